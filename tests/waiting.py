@@ -3,8 +3,8 @@
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -23,7 +23,17 @@ def wait_until(predicate: Callable[[], T], timeout: float = 10, what: str = "the
     return value
 
 
-async def await_until(predicate: Callable[[], T | Awaitable[T]], timeout: float = 10, what: str = "the condition") -> T:
+@overload
+async def await_until(
+    predicate: Callable[[], Coroutine[Any, Any, T]], timeout: float = 10, what: str = "the condition"
+) -> T: ...
+
+
+@overload
+async def await_until(predicate: Callable[[], T], timeout: float = 10, what: str = "the condition") -> T: ...
+
+
+async def await_until(predicate: Callable[[], Any], timeout: float = 10, what: str = "the condition") -> Any:
     """The same in a coroutine; `predicate` may be a plain or an async function."""
     give_up, pause = time.monotonic() + timeout, _FIRST_PAUSE
     while not (value := await _value(predicate)):
@@ -34,6 +44,6 @@ async def await_until(predicate: Callable[[], T | Awaitable[T]], timeout: float 
     return value
 
 
-async def _value(predicate: Callable[[], T | Awaitable[T]]) -> T:
+async def _value(predicate: Callable[[], Any]) -> Any:
     value = predicate()
     return await value if inspect.isawaitable(value) else value

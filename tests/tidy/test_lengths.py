@@ -18,8 +18,8 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     if not body:
         return 0
     decorators = getattr(body[0], "decorator_list", [])
-    start = min([body[0].lineno, *(decorator.lineno for decorator in decorators)])
-    return (body[-1].end_lineno or start) - start + 1
+    start: int = min([body[0].lineno, *(decorator.lineno for decorator in decorators)])
+    return int(body[-1].end_lineno or start) - start + 1
 
 
 def functions(module: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
