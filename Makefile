@@ -1,7 +1,7 @@
 # GNU make 3.81 is enough. Every target prepares .venv for itself (requirements/venv.sh).
 PY := .venv/bin/python
 TYPED := src $(wildcard examples)
-LINTED := src tests $(wildcard examples bench docs)
+LINTED := src tests $(wildcard examples bench)
 QUICK := tests/tidy tests/public $(wildcard tests/core)
 JOBS := auto
 ARGS :=
@@ -30,7 +30,7 @@ demo: demo-venv
 
 check: venv
 	@echo "== format"
-	@$(PY) -m ruff format --quiet --check $(LINTED) || { echo "run 'make fmt'"; exit 1; }
+	@$(PY) -m ruff format --check --output-format=concise $(LINTED) || { echo "run 'make fmt'"; exit 1; }
 	@echo "== lint"
 	@$(PY) -m ruff check --quiet $(LINTED)
 	@echo "== types"

@@ -12,13 +12,16 @@ stamp=$venv/.headrace
 say() { printf '%s\n' "headrace: $*"; }
 die() { printf '%s\n' "headrace: $*" >&2; exit 1; }
 
-digest() {  # of all that decides what the environment holds; the path, because scripts in it carry it
-    { pwd; cat "requirements/$1.txt" pyproject.toml; } | cksum | tr ' ' '-'
+digest() {  # of all that decides what the environment holds
+    cat "requirements/$1.txt" requirements/uv.txt pyproject.toml | cksum | tr ' ' '-'
+}
+
+healthy() {  # scripts in an environment carry its path, so one that was moved or copied is made anew
+    "$venv/bin/python" -c '' 2>/dev/null && [ "$(cat "$venv/.headrace-home" 2>/dev/null)" = "$(pwd)" ]
 }
 
 current() {  # the test group holds all of the demo group
-    [ -x "$venv/bin/python" ] && [ -f "$stamp" ] || return 1
-    "$venv/bin/python" -c '' 2>/dev/null || return 1
+    [ -f "$stamp" ] && healthy || return 1
     have=$(cat "$stamp")
     [ "$have" = "test $(digest test)" ] || [ "$have" = "$group $(digest "$group")" ]
 }
@@ -52,8 +55,13 @@ create() {
     python=$(find_python)
     if command -v uv >/dev/null 2>&1; then
         uv venv --quiet --clear --python "${python:->=3.11,<3.15}" "$venv"
-        return
+    else
+        create_with_venv
     fi
+    pwd >"$venv/.headrace-home"
+}
+
+create_with_venv() {
     [ -n "$python" ] || die "no Python 3.11 to 3.14 found. Install one, or name it: make PYTHON=/path/to/python3.12 ..."
     "$python" -c 'import venv, ensurepip' 2>/dev/null || die "$python cannot make virtual environments.
 On Debian and Ubuntu: apt install python3-venv (or the package of that version, such as python3.12-venv)."
@@ -88,8 +96,8 @@ if current; then exit 0; fi
 take_lock
 if current; then exit 0; fi
 say "preparing $venv for $group"
-"$venv/bin/python" -c '' 2>/dev/null || create
 rm -f "$stamp"
+healthy || create
 install
 echo "$group $(digest "$group")" >"$stamp"
 say "$venv is ready ($("$venv/bin/python" --version))"
