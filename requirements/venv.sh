@@ -31,7 +31,7 @@ usable() {  # a name on PATH may be a shim without an interpreter behind it, so 
 }
 
 find_python() {
-    for name in ${PYTHON:-} python3 python3.13 python3.12 python3.11 python3.14 python; do
+    for name in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.14 python}; do
         if usable "$name"; then command -v "$name"; return; fi
     done
 }
@@ -53,6 +53,7 @@ take_lock() {  # mkdir is atomic everywhere; flock is not on every machine
 
 create() {
     python=$(find_python)
+    [ -n "$python" ] || [ -z "${PYTHON:-}" ] || die "PYTHON=$PYTHON is not a Python 3.11 to 3.14"
     if command -v uv >/dev/null 2>&1; then
         uv venv --quiet --clear --python "${python:->=3.11,<3.15}" "$venv"
     else

@@ -25,7 +25,7 @@ def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
     """Hold the contracts against the package under `source`."""
     program = Path(sys.executable).with_name("lint-imports")
     return subprocess.run(
-        [program, "--no-cache", "--config", ROOT / "pyproject.toml"],
+        [program, "--no-cache", ROOT / "pyproject.toml"],
         cwd=source,
         env={**os.environ, "PYTHONPATH": str(source)},
         capture_output=True,
