@@ -1,0 +1,1 @@
+"""Decides. Pure rules over numbers, strings and frozen records; time and randomness are handed in."""

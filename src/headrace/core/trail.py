@@ -1,0 +1,103 @@
+"""What a job remembers between claims: its counts, apart from each other, and a bounded history of what went wrong.
+
+A job that has never come back has no trail, so the happy path writes none. Only the holder of a claim's token
+may replace a trail, so whoever holds it can compute the next one without asking.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+HISTORY = 10  # entries kept per job, the newest
+TEXT = 2_000  # characters kept of a message
+TRACEBACK = 8_000  # characters kept of a traceback: its end says most
+
+
+class Mishap(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry of a job's history."""
+
+    kind: Literal["error", "timeout", "crash"]
+    at_us: int
+    attempt: int
+    worker: str
+    type: str = ""
+    message: str = ""
+    traceback: str = ""
+    started_us: int | None = None
+
+
+class Trail(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Counts and history of one job.
+
+    `attempts`: runs that ended in an exception, a timeout or a `RetryIn`; `errors`: those that ended in an
+    exception or a timeout; `crashes`: leases that ran out; `releases`: times given back unharmed; `snoozes`:
+    times the handler put it off. Only attempts and errors are bounded by a retry policy, crashes by `max_crashes`.
+    """
+
+    attempts: int = 0
+    errors: int = 0
+    crashes: int = 0
+    releases: int = 0
+    snoozes: int = 0
+    replays: int = 0
+    delay_us: int = 0  # the previous retry delay, for decorrelated jitter
+    unknown_since_us: int | None = None  # first met by a worker that does not know the task
+    unknowns: int = 0
+    alone: bool = False  # the last crash was its own doing: the worker held nothing else
+    history: tuple[Mishap, ...] = ()
+
+    def with_mishap(self, mishap: Mishap) -> Trail:
+        """A copy with one entry more, the oldest dropped beyond `HISTORY`."""
+        return msgspec.structs.replace(self, history=(*self.history, mishap)[-HISTORY:])
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Trail)
+EMPTY = Trail()
+
+
+def encode(trail: Trail) -> bytes:
+    """The trail as JSON."""
+    return _encoder.encode(trail)
+
+
+def decode(raw: bytes | None) -> Trail:
+    """The trail in `raw`; an empty one where there is none or it cannot be read (nothing from a store is trusted)."""
+    if not raw:
+        return EMPTY
+    try:
+        return _decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return EMPTY
+
+
+def crashed(raw: bytes | None, *, worker: str, now_us: int, alone: bool) -> bytes:
+    """The trail after the lease of `worker` ran out while it held this job."""
+    trail = decode(raw)
+    mishap = Mishap(
+        "crash", now_us, trail.attempts + 1, worker, type="WorkerLost", message=f"the lease of {worker} ran out"
+    )
+    return encode(msgspec.structs.replace(trail.with_mishap(mishap), crashes=trail.crashes + 1, alone=alone))
+
+
+def released(raw: bytes | None) -> bytes:
+    """The trail after the job was given back unharmed."""
+    trail = decode(raw)
+    return encode(msgspec.structs.replace(trail, releases=trail.releases + 1))
+
+
+def replayed(raw: bytes | None) -> bytes:
+    """The trail after an operator made a failed job ready again: counts reset, history kept."""
+    trail = decode(raw)
+    return encode(Trail(replays=trail.replays + 1, history=trail.history))
+
+
+def clean(text: str, limit: int, *, keep_end: bool = False) -> str:
+    """`text` as valid UTF-8 of at most `limit` characters, with a mark where it was cut."""
+    text = text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\ufffd")
+    if len(text) <= limit:
+        return text
+    cut = f"[{len(text) - limit} characters cut]"
+    return f"{cut}...{text[-limit:]}" if keep_end else f"{text[:limit]}...{cut}"

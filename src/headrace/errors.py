@@ -1,0 +1,80 @@
+"""Every error headrace raises.
+
+    HeadraceError
+    +-- ConfigError            the settings contradict each other or name something that is not there
+    +-- TaskError              a task's definition or call is wrong
+    |   +-- InvalidArguments       the arguments do not fit the task's signature
+    |   +-- UnknownTask            no task of that name is registered
+    |   +-- WrongColour            a blocking call inside a running event loop, or the other way round
+    +-- EnvelopeError          a message cannot be made or read
+    |   +-- PayloadTooLarge        more than 1 MB, or nested deeper than 64 levels
+    |   +-- UnreadableEnvelope     not JSON, not an envelope, or of a newer major version
+    +-- StoreError             the store refused or could not be reached
+    |   +-- StoreUnavailable       no answer: whether the operation took place is unknown; repeating it is safe
+    |   +-- StoreMisconfigured     its settings would lose jobs; the message names the fix
+    |   +-- StoreFull              the store has no room; nothing was enqueued
+    +-- LeaseLost              another worker holds the job now; nothing was changed
+
+A docstring is the default message: it says who is at fault and what to do.
+"""
+
+from __future__ import annotations
+
+
+class HeadraceError(Exception):
+    """Something went wrong in headrace."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip())
+
+
+class ConfigError(HeadraceError):
+    """The settings contradict each other: change the one that is named."""
+
+
+class TaskError(HeadraceError):
+    """The task's definition or its call is wrong: change the code that defines or calls it."""
+
+
+class InvalidArguments(TaskError):
+    """The arguments do not fit the task's signature: change the call, or the task's annotations."""
+
+
+class UnknownTask(TaskError):
+    """No task of that name is registered: import the module that defines it, or give the task an alias."""
+
+
+class WrongColour(TaskError):
+    """A blocking call was made inside a running event loop: await the `a...` twin of the method instead."""
+
+
+class EnvelopeError(HeadraceError):
+    """The message cannot be made or read."""
+
+
+class PayloadTooLarge(EnvelopeError):
+    """The arguments are too large or too deep: store them elsewhere and pass an id."""
+
+
+class UnreadableEnvelope(EnvelopeError):
+    """The stored message is no envelope that this version can read: something else or newer wrote it."""
+
+
+class StoreError(HeadraceError):
+    """The store refused the operation."""
+
+
+class StoreUnavailable(StoreError):
+    """The store gave no answer; whether the operation took place is unknown, and repeating it is safe."""
+
+
+class StoreMisconfigured(StoreError):
+    """The store's settings would lose jobs: change them as the message says."""
+
+
+class StoreFull(StoreError):
+    """The store has no room left; nothing was enqueued: give it room, or let workers drain it."""
+
+
+class LeaseLost(HeadraceError):
+    """Another worker holds the job now; nothing was changed."""

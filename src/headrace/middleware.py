@@ -1,0 +1,46 @@
+"""Hooks around each run of a job, for tracing, connection hygiene, error reporting and the like."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from headrace.context import JobContext
+from headrace.core.operations import Outcome
+
+logger = logging.getLogger("headrace.worker")
+
+Run = Callable[[], Awaitable[Any]]
+
+
+class Middleware:
+    """Subclass it, override what you need, and append an instance to `app.middleware`. The first one is outermost."""
+
+    async def around(self, job: JobContext, run: Run) -> Any:
+        """Called instead of the handler; must `return await run()`. What it raises counts as the handler's error."""
+        return await run()
+
+    def ended(self, job: JobContext | None, outcome: Outcome) -> None:
+        """Called on the loop once the run's outcome is decided (timeouts and failures included), before it is stored.
+
+        `outcome.state` and `.reason` say what it is. `job` is None when the message could not be read. An error
+        raised here is logged and changes nothing (B111).
+        """
+
+    def wrap(self, job: JobContext | None, run: Run) -> Run:
+        """`run` with this hook around it."""
+        assert job is not None
+        context = job
+
+        async def call() -> Any:
+            return await self.around(context, run)
+
+        return call
+
+    def tell(self, job: JobContext | None, outcome: Outcome) -> None:
+        """Call `ended`, whatever it does."""
+        try:
+            self.ended(job, outcome)
+        except Exception:
+            logger.exception("the hook %s.ended raised; the outcome stands", type(self).__name__)

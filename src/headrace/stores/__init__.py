@@ -1,0 +1,1 @@
+"""Translate operations into plans. Text and data only: no connection, no clock, no retries, no logging."""

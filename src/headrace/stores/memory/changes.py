@@ -1,0 +1,318 @@
+"""The state of the model, and the operations of producers, workers and operators that change it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.core import operations as ops
+from headrace.core import trail
+from headrace.core.states import LIVE, TERMINAL, State
+from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
+
+
+class Job(msgspec.Struct):
+    """One job as the model keeps it."""
+
+    new: ops.NewJob
+    state: State
+    token: int
+    order: tuple[int, int]  # (-priority, place): the smallest runs first
+    created_us: int
+    base_us: int
+    due_us: int
+    trail: bytes | None = None
+    worker: str = ""
+    claim: int = 0
+    claimed_us: int | None = None
+    finished_us: int | None = None
+    keep_until_us: int | None = None
+    reason: str = ""
+    cancel: bool = False
+
+
+class Worker(msgspec.Struct):
+    """A registered worker."""
+
+    lease_until_us: int
+    last_claim: int = 0
+
+
+class Changes:
+    """One method per operation that changes the state."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.keys: dict[tuple[str, str], tuple[str, int]] = {}  # (queue, unique key) -> (job id, lifetime's end)
+        self.gone: dict[str, tuple[int, int]] = {}  # tombstones: id -> (until, last token)
+        self.workers: dict[str, Worker] = {}
+        self.queues: set[str] = set()
+        self.place = 0
+
+    def _prepare(self, op: ops.Prepare, now: int) -> None:
+        return None
+
+    # -- producers
+
+    def _enqueue(self, op: ops.Enqueue, now: int) -> list[ops.Enqueued]:
+        self._promote_due({job.queue for job in op.jobs}, now)
+        return [self._enqueue_one(job, now) for job in op.jobs]
+
+    def _enqueue_one(self, new: ops.NewJob, now: int) -> ops.Enqueued:
+        until, old_token = self.gone.get(new.id, (0, 0))
+        if new.id in self.jobs or until > now:
+            return ops.Enqueued("exists", new.id)
+        if new.unique is not None:
+            holder = self._holder(new.queue, new.unique)
+            if holder is not None:
+                return ops.Enqueued("duplicate", holder)
+            self.keys[new.queue, new.unique] = (new.id, now + new.unique_us)
+        due = new.due_us if new.due_us is not None else now + max(0, new.delay_us)
+        self.queues.add(new.queue)
+        self.jobs[new.id] = Job(
+            new,
+            State.READY if due <= now else State.SCHEDULED,
+            token=max(old_token + 1, now),
+            order=self._next_order(new),
+            created_us=now,
+            base_us=now,
+            due_us=due,
+        )
+        return ops.Enqueued("new", new.id)
+
+    def _holder(self, queue: str, key: str) -> str | None:
+        """The live job that holds a unique key. A key whose job is gone holds nothing."""
+        holder, _ = self.keys.get((queue, key), (None, 0))
+        return holder if holder in self.jobs and self.jobs[holder].state in LIVE else None
+
+    def _next_order(self, new: ops.NewJob) -> tuple[int, int]:
+        self.place += 1
+        return (-new.priority, self.place)
+
+    # -- workers
+
+    def _promote(self, op: ops.Promote, now: int) -> int:
+        return self._promote_due(set(op.queues), now, op.limit)
+
+    def _promote_due(self, queues: set[str], now: int, limit: int | None = None) -> int:
+        due = sorted(
+            (
+                job
+                for job in self.jobs.values()
+                if job.state == State.SCHEDULED and job.new.queue in queues and job.due_us <= now
+            ),
+            key=lambda job: (job.due_us, job.order[1]),
+        )
+        for job in due[:limit]:
+            job.state = State.READY
+            job.order = self._next_order(job.new)
+        return len(due[:limit])
+
+    def _claim(self, op: ops.Claim, now: int) -> ops.Claimed:
+        worker = self._seen(op.worker, now + op.lease_us)
+        self._promote_due(set(op.queues), now)
+        if op.number == worker.last_claim:
+            jobs = [job for job in self._held_by(op.worker) if job.claim == op.number]
+        elif op.number < worker.last_claim:
+            jobs = []
+        else:
+            worker.last_claim = op.number
+            jobs = self._ready(op.queues)[: op.limit]
+            for job in jobs:
+                self._take(job, op, now)
+        scheduled = [
+            job.due_us for job in self.jobs.values() if job.state == State.SCHEDULED and job.new.queue in op.queues
+        ]
+        return ops.Claimed(
+            now, [self._claimed(job) for job in jobs], bool(self._ready(op.queues)), min(scheduled, default=None)
+        )
+
+    def _ready(self, queues: tuple[str, ...]) -> list[Job]:
+        ready = [job for job in self.jobs.values() if job.state == State.READY and job.new.queue in queues]
+        return sorted(ready, key=lambda job: (queues.index(job.new.queue), job.order))
+
+    def _take(self, job: Job, op: ops.Claim, now: int) -> None:
+        job.state, job.worker, job.claim, job.claimed_us = State.RUNNING, op.worker, op.number, now
+        if job.new.unique_until == "start":
+            self._free(job)
+
+    def _claimed(self, job: Job) -> ops.ClaimedJob:
+        return ops.ClaimedJob(
+            job.new.id, job.new.queue, job.token, job.new.body, job.trail, job.created_us, job.base_us
+        )
+
+    def _seen(self, worker: str, until: int) -> Worker:
+        row = self.workers.setdefault(worker, Worker(until))
+        row.lease_until_us = max(row.lease_until_us, until)
+        return row
+
+    def _held_by(self, worker: str) -> list[Job]:
+        held = [job for job in self.jobs.values() if job.state == State.RUNNING and job.worker == worker]
+        return sorted(held, key=lambda job: job.order)
+
+    def _settle(self, op: ops.Settle, now: int) -> list[bool]:
+        return [self._settle_one(outcome, now) for outcome in op.outcomes]
+
+    def _settle_one(self, outcome: ops.Outcome, now: int) -> bool:
+        job = self.jobs.get(outcome.id)
+        if job is None or job.state != State.RUNNING or job.token != outcome.token:
+            return False
+        if outcome.trail is not None:
+            job.trail = outcome.trail
+        job.reason = outcome.reason
+        if job.cancel and outcome.state not in TERMINAL:
+            self._end(job, State.CANCELLED, now, outcome.keep_us)
+        elif outcome.state in TERMINAL:
+            self._end(job, outcome.state, now, outcome.keep_us)
+        else:
+            self._give_back(job, outcome.state, now + outcome.delay_us, now)
+        return True
+
+    def _give_back(self, job: Job, state: State, due: int, now: int) -> None:
+        """Out of `running`: the token rises, so that whoever held the old one can change nothing any more."""
+        job.token = max(job.token + 1, now)
+        job.worker, job.claim, job.claimed_us = "", 0, None
+        job.state = state
+        if state != State.READY:
+            job.due_us = due
+
+    def _end(self, job: Job, state: State, now: int, keep_us: int) -> None:
+        """The one way a job ends: frees the unique key and leaves a tombstone."""
+        job.state, job.finished_us = state, now
+        job.worker, job.claim, job.claimed_us, job.cancel = "", 0, None, False
+        self._free(job)
+        life = TOMBSTONE_DERIVED_US if job.new.derived else TOMBSTONE_US
+        self.gone[job.new.id] = (now + life, job.token)
+        if state == State.FAILED:
+            job.keep_until_us = None
+        elif keep_us > 0:
+            job.keep_until_us = now + keep_us
+        else:
+            del self.jobs[job.new.id]
+
+    def _free(self, job: Job) -> None:
+        key = (job.new.queue, job.new.unique or "")
+        if self.keys.get(key, ("", 0))[0] == job.new.id:
+            del self.keys[key]
+
+    def _beat(self, op: ops.Beat, now: int) -> ops.Beaten:
+        self._seen(op.worker, now + op.lease_us)
+        mine = {job.new.id: job for job in self._held_by(op.worker)}
+        lost = [held.id for held in op.held if held.id not in mine or mine[held.id].token != held.token]
+        known = {held.id for held in op.held}
+        cancel = [held.id for held in op.held if held.id not in lost and mine[held.id].cancel]
+        unknown = [job for job in mine.values() if job.new.id not in known and job.claim < op.open_claim]
+        self._release(unknown, now)
+        return ops.Beaten(now, lost, cancel, len(unknown))
+
+    def _release(self, jobs: list[Job], now: int) -> None:
+        for job in jobs:
+            self._settle_one(
+                ops.Outcome(
+                    job.new.id,
+                    job.new.queue,
+                    job.token,
+                    State.READY,
+                    trail=trail.released(job.trail),
+                    reason="released",
+                ),
+                now,
+            )
+
+    def _leave(self, op: ops.Leave, now: int) -> int:
+        held = self._held_by(op.worker)
+        self._release(held, now)
+        self.workers.pop(op.worker, None)
+        return len(held)
+
+    def _rescue(self, op: ops.Rescue, now: int) -> ops.Rescued:
+        orphans = []
+        for job in sorted(self.jobs.values(), key=lambda job: job.order):
+            if job.state == State.RUNNING and job.new.queue in op.queues and self._is_dead(job.worker, now):
+                alone = len(self._held_by(job.worker)) == 1
+                orphans.append(
+                    ops.Orphan(job.new.id, job.new.queue, job.token, job.worker, job.trail, alone, job.cancel)
+                )
+        for orphan in orphans[: op.limit]:
+            after = trail.crashed(orphan.trail, worker=orphan.worker, now_us=now, alone=orphan.alone)
+            self._settle_one(
+                ops.Outcome(orphan.id, orphan.queue, orphan.token, State.READY, trail=after, reason="crashed"), now
+            )
+        for worker in [name for name in self.workers if self._is_dead(name, now) and not self._held_by(name)]:
+            del self.workers[worker]
+        return ops.Rescued(orphans[: op.limit])
+
+    def _is_dead(self, worker: str, now: int) -> bool:
+        return worker not in self.workers or self.workers[worker].lease_until_us <= now
+
+    # -- operators
+
+    def _cancel(self, op: ops.Cancel, now: int) -> str:
+        job = self.jobs.get(op.id)
+        if job is None:
+            return "finished" if self.gone.get(op.id, (0, 0))[0] > now else "absent"
+        if job.state in TERMINAL:
+            return "finished"
+        if job.state == State.RUNNING:
+            job.cancel = True
+            return "requested"
+        job.reason = "cancelled"
+        self._end(job, State.CANCELLED, now, op.keep_us)
+        return "cancelled"
+
+    def _replay(self, op: ops.Replay, now: int) -> ops.Replayed:
+        replayed: list[str] = []
+        skipped: dict[str, str] = {}
+        for id in op.ids:
+            problem = self._replay_one(id, now)
+            if problem:
+                skipped[id] = problem
+            else:
+                replayed.append(id)
+        return ops.Replayed(replayed, skipped)
+
+    def _replay_one(self, id: str, now: int) -> str:
+        job = self.jobs.get(id)
+        if job is None:
+            return "absent"
+        if job.state != State.FAILED:
+            return f"is {job.state.value}"
+        if job.new.unique is not None:
+            holder = self._holder(job.new.queue, job.new.unique)
+            if holder is not None:
+                return f"duplicate of {holder}"
+            self.keys[job.new.queue, job.new.unique] = (id, now + job.new.unique_us)
+        self.gone.pop(id, None)
+        job.state, job.token, job.order = State.READY, max(job.token + 1, now), self._next_order(job.new)
+        job.base_us = job.due_us = now
+        job.trail, job.finished_us, job.reason = trail.replayed(job.trail), None, ""
+        return ""
+
+    def _forget(self, op: ops.Forget, now: int) -> int:
+        found = [id for id in dict.fromkeys(op.ids) if id in self.jobs and self.jobs[id].state in TERMINAL]
+        for id in found:
+            del self.jobs[id]
+            self.gone.pop(id, None)
+        return len(found)
+
+    def _prune(self, op: ops.Prune, now: int) -> int:
+        self.gone = {id: row for id, row in self.gone.items() if row[0] > now}
+        self.keys = {key: row for key, row in self.keys.items() if row[0] in self.jobs or row[1] > now}
+        for id in [id for id, job in self.jobs.items() if job.keep_until_us is not None and job.keep_until_us <= now]:
+            del self.jobs[id]
+        failed = sorted(
+            (
+                job
+                for job in self.jobs.values()
+                if job.state == State.FAILED and op.queue in (None, job.new.queue) and op.task in (None, job.new.task)
+            ),
+            key=lambda job: (job.finished_us or 0, job.new.id),
+        )
+        beyond = max(0, len(failed) - op.most) if op.most is not None else 0
+        old = [
+            job
+            for place, job in enumerate(failed)
+            if place < beyond or (op.age_us is not None and (job.finished_us or 0) <= now - op.age_us)
+        ]
+        for job in old[: op.limit]:
+            del self.jobs[job.new.id]
+        return len(old[: op.limit])

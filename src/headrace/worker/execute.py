@@ -1,0 +1,300 @@
+"""Runs prepared jobs: slots, timeouts, interruptions, and what each run ended with."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from headrace.context import JobContext, enter
+from headrace.core import settle
+from headrace.core.operations import Outcome
+from headrace.core.states import State
+from headrace.core.verdict import Verdict
+from headrace.worker.steps import prepare
+from headrace.worker.table import Work
+from headrace.worker.threads import ThreadCall, ThreadPool
+
+if TYPE_CHECKING:
+    from headrace.worker.runner import Worker
+
+logger = logging.getLogger("headrace.worker")
+
+RECANCEL_S = 1.0  # a handler that swallows its cancellation is cancelled again this often
+LATE_THREAD_US = 2_000_000  # a job whose thread outlives the worker's grace is due again after this
+
+
+class Executor:
+    """Holds the jobs that wait for a slot and those that run."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._options = worker.options
+        self._waiting: deque[Work] = deque()
+        self._threads = ThreadPool(worker.options.thread_limit, "headrace-job")
+        self.running = 0
+        self.finished = 0
+        self._room = asyncio.Event()
+        self._resume_at = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    # -- what the fetcher sees
+
+    @property
+    def waiting(self) -> int:
+        """Jobs claimed ahead of a free slot."""
+        return len(self._waiting)
+
+    @property
+    def stuck(self) -> int:
+        """Threads that are past their timeout or were left behind at the end."""
+        return self._threads.stuck
+
+    @property
+    def too_many_stuck(self) -> bool:
+        """More threads are past their timeout than this worker puts up with."""
+        return self._threads.stuck > self._options.stuck_limit
+
+    def feed(self, works: Iterable[Work]) -> None:
+        """Run `works` as slots come free."""
+        self._waiting.extend(works)
+        self._fill_slots()
+
+    def release_waiting(self) -> int:
+        """Give back what has not started."""
+        works = list(self._waiting)
+        self._waiting.clear()
+        self.give_back(works)
+        return len(works)
+
+    def give_back(self, works: Iterable[Work]) -> None:
+        """Return `works` unharmed, without starting them."""
+        for work in works:
+            self._end(work, settle.Released())
+
+    def want_room(self, in_hand: int) -> None:
+        """Make the next `room()` wait until no more than `in_hand` jobs run or wait for a slot."""
+        self._resume_at = in_hand
+        if self.running + len(self._waiting) > in_hand:
+            self._room.clear()
+        else:
+            self._room.set()
+
+    async def room(self) -> None:
+        """Wait for what `want_room` asked for."""
+        await self._room.wait()
+
+    async def quiet(self) -> None:
+        """Wait until nothing runs."""
+        await self._quiet.wait()
+
+    def interrupt_all(self) -> None:
+        """Grace is over: cancel what runs; jobs in threads are handed back by their own coroutine."""
+        for work in list(self._worker.table.by_id().values()):
+            work.interrupt("shutdown")
+
+    def close(self) -> None:
+        """Let the threads leave."""
+        self._threads.close()
+
+    # -- slots
+
+    def _fill_slots(self) -> None:
+        while self._waiting and self.running < self._options.concurrency:
+            work = self._waiting.popleft()
+            ending = prepare(work, self._worker.tasks, self._worker.store_time.now_us())
+            if ending is not None:
+                self._end(work, ending)
+                continue
+            self._start(work)
+
+    def _start(self, work: Work) -> None:
+        assert work.task is not None
+        assert work.envelope is not None
+        assert work.trail is not None
+        self.running += 1
+        self._quiet.clear()
+        work.started_us = self._worker.store_time.now_us()
+        work.context = JobContext.of(work.job, work.envelope, work.trail, work.task.name)
+        run = self._run_async(work) if work.task.is_async else self._run_in_thread(work)
+        work.running = asyncio.get_running_loop().create_task(run)
+
+    def _leave_slot(self) -> None:
+        self.running -= 1
+        self.finished += 1
+        if self.running == 0:
+            self._quiet.set()
+        self._fill_slots()
+        if self.running + len(self._waiting) <= self._resume_at:
+            self._room.set()
+
+    # -- running
+
+    async def _run_async(self, work: Work) -> None:
+        assert work.task is not None
+        self._set_timer(work)
+        try:
+            ending = await self._outcome_of(work, lambda: work.task.function(**work.kwargs))  # type: ignore[union-attr]
+        finally:
+            self._clear_timer(work)
+        self._end(work, ending)
+        self._leave_slot()
+
+    async def _outcome_of(self, work: Work, call: Callable[[], Awaitable[Any]]) -> settle.Ending:
+        """Await the handler (inside its middleware) and name how it ended. Nothing escapes (B010, B107)."""
+        assert work.started_us is not None
+        try:
+            enter(work.context)
+            value = await self._with_middleware(work, call)
+        except Verdict as verdict:
+            return settle.Decided(verdict, work.started_us)
+        except BaseException as error:  # noqa: BLE001 - MemoryError, SystemExit: they end this attempt only
+            # whatever a handler makes of its cancellation, a deploy costs no attempt (B024)
+            return self._interrupted(work) or settle.Raised(error, work.started_us)
+        if isinstance(value, Verdict):
+            return settle.Decided(value, work.started_us)
+        return settle.SUCCEEDED
+
+    async def _with_middleware(self, work: Work, call: Callable[[], Awaitable[Any]]) -> Any:
+        run = call
+        if self._options.twice:
+            run = _twice(run)
+        for layer in reversed(self._worker.middleware):
+            run = layer.wrap(work.context, run)
+        return await run()
+
+    def _interrupted(self, work: Work) -> settle.Ending | None:
+        match work.interruption:
+            case "timeout":
+                return settle.TimedOut(self._timeout(work) or 0.0, work.started_us)
+            case "cancel":
+                return settle.CancelledByUser()
+            case "shutdown" | "lost":
+                return settle.Released()
+        return None
+
+    async def _run_in_thread(self, work: Work) -> None:
+        """A synchronous handler. Its thread cannot be interrupted, only waited for (3b.13)."""
+        thread: ThreadCall | None = None
+
+        async def call() -> Any:
+            nonlocal thread
+            task = work.task
+            assert task is not None
+            thread = self._threads.submit(lambda: task.function(**work.kwargs))
+            returned, value = await asyncio.shield(thread.done)
+            if returned:
+                return value
+            raise value
+
+        self._set_timer(work)
+        try:
+            ending = await self._outcome_of(work, call)
+        finally:
+            self._clear_timer(work)
+        if thread is None or thread.done.done():
+            self._end(work, ending)
+            self._leave_slot()
+        else:
+            await self._outlive(work, thread, ending)
+
+    async def _outlive(self, work: Work, thread: ThreadCall, ending: settle.Ending) -> None:
+        """The handler's thread is still at it: free the slot, but start no second attempt beside it (B044)."""
+        self._threads.abandon(thread)
+        outcome = self._conclude(work, ending)
+        if work.interruption == "shutdown":
+            self._report(work, self._conclude(work, settle.Released(LATE_THREAD_US)))
+            self._leave_slot()
+        elif outcome.state is State.FAILED:
+            self._report(work, outcome)
+            self._leave_slot()
+        else:
+            self._leave_slot()
+            await self._wait_for_thread(work, thread, ending)
+
+    async def _wait_for_thread(self, work: Work, thread: ThreadCall, ending: settle.Ending) -> None:
+        logger.warning(
+            "job %s overran its timeout in a thread; its retry waits for the thread", work.job.id, extra=work.describe()
+        )
+        work.interruption = ""
+        try:
+            await asyncio.shield(thread.done)
+        except asyncio.CancelledError:
+            ending = settle.Released(LATE_THREAD_US)
+        self._end(work, ending)
+
+    # -- timeouts
+
+    def _timeout(self, work: Work) -> float | None:
+        assert work.task is not None
+        assert work.envelope is not None
+        return work.envelope.timeout_us / 1_000_000 if work.envelope.timeout_us else work.task.timeout_s
+
+    def _set_timer(self, work: Work) -> None:
+        seconds = self._timeout(work)
+        if seconds is not None:
+            work.timer = asyncio.get_running_loop().call_later(seconds, self._expire, work)
+
+    def _expire(self, work: Work) -> None:
+        work.interrupt("timeout")
+        if work.interruption == "timeout" and work.running is not None and not work.running.done():
+            work.timer = asyncio.get_running_loop().call_later(RECANCEL_S, self._cancel_again, work)
+
+    def _cancel_again(self, work: Work) -> None:
+        if work.running is not None and not work.running.done():
+            logger.warning("job %s ignores its cancellation", work.job.id, extra=work.describe())
+            work.running.cancel()
+            work.timer = asyncio.get_running_loop().call_later(RECANCEL_S, self._cancel_again, work)
+
+    def _clear_timer(self, work: Work) -> None:
+        if work.timer is not None:
+            work.timer.cancel()
+            work.timer = None
+
+    # -- ending
+
+    def _end(self, work: Work, ending: settle.Ending) -> None:
+        self._report(work, self._conclude(work, ending))
+
+    def _conclude(self, work: Work, ending: settle.Ending) -> Outcome:
+        worker = self._worker
+        return settle.conclude(
+            work.job,
+            work.trail or settle.EMPTY_TRAIL,
+            ending,
+            worker.policy(work),
+            now_us=worker.store_time.now_us(),
+            worker=worker.id,
+            rng=worker.rng,
+        )
+
+    def _report(self, work: Work, outcome: Outcome) -> None:
+        if outcome.state is not State.SUCCEEDED:
+            self._log(work, outcome)
+        elif logger.isEnabledFor(logging.DEBUG):
+            logger.debug("job %s succeeded", work.job.id, extra=work.describe())
+        for layer in self._worker.middleware:
+            layer.tell(work.context, outcome)
+        work.running = None
+        self._worker.settler.add(outcome)
+
+    def _log(self, work: Work, outcome: Outcome) -> None:
+        level = logging.ERROR if outcome.state is State.FAILED else logging.WARNING if outcome.reason else logging.INFO
+        if outcome.reason == "released":
+            level = logging.INFO
+        delay = f", due in {outcome.delay_us / 1_000_000:.3g} s" if outcome.state is State.SCHEDULED else ""
+        reason = f" ({outcome.reason})" if outcome.reason else ""
+        logger.log(level, "job %s: %s%s%s", work.job.id, outcome.state.value, reason, delay, extra=work.describe())
+
+
+def _twice(run: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+    """`headrace work --twice`: a handler that may safely run twice shows it here."""
+
+    async def both() -> Any:
+        await run()
+        return await run()
+
+    return both

@@ -1,0 +1,114 @@
+"""Extends this worker's lease over all it holds, and learns what it has lost or should cancel.
+
+The beat runs in a thread with a synchronous connection of its own, so that a handler which blocks the event
+loop does not cost the lease (B040). Code that holds the interpreter's lock longer than the lease still does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from headrace.core.operations import Beat, Beaten
+from headrace.worker.retrying import Backoff, until_answered
+
+if TYPE_CHECKING:
+    from headrace.worker.runner import Worker
+
+logger = logging.getLogger("headrace.worker")
+
+
+class Heart:
+    """Beats, and counts clean beats: a worker may rescue others only after two in a row (3b.4)."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._loop = asyncio.get_running_loop()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._last_beat = worker.monotonic()
+        self.clean_beats = 0
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._serve, name="headrace-heartbeat", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop beating. May be called twice."""
+        self._stop.set()
+
+    async def stopped(self) -> None:
+        """Wait for a beat under way."""
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, 5.0)
+
+    async def beat_until_answered(self) -> None:
+        """After an outage: beat before the next claim, and start counting clean beats anew."""
+        self.clean_beats = 0
+        beaten = await until_answered(
+            lambda: self._worker.driver.arun(self._beat()), Backoff(self._worker.rng), "sending a heartbeat"
+        )
+        self._absorb(beaten, clean=False)
+
+    async def run_on_loop(self) -> None:
+        """Beat as a coroutine: for the simulator, whose time no thread can keep."""
+        while True:
+            try:
+                beaten = await self._worker.driver.arun(self._beat())
+            except Exception as error:  # noqa: BLE001 - the next beat may succeed
+                self._missed(error)
+            else:
+                self._absorb(beaten, clean=True)
+            await asyncio.sleep(self._worker.heartbeat_s)
+
+    def _beat(self) -> Beat:
+        open_claim, held = self._worker.table.snapshot()
+        return Beat(self._worker.id, self._worker.options.queues, self._worker.lease_us, held, open_claim)
+
+    def _serve(self) -> None:
+        wait = 0.0
+        while not self._stop.wait(wait):
+            wait = self._worker.heartbeat_s
+            try:
+                beaten = self._worker.driver.run(self._beat())
+            except Exception as error:  # noqa: BLE001 - the thread must not end (B021): the next beat may succeed
+                self._missed(error)
+                wait = min(1.0, wait)
+            else:
+                self._note_lateness()
+                if not self._loop.is_closed():
+                    self._loop.call_soon_threadsafe(self._absorb, beaten)
+
+    def _missed(self, error: Exception) -> None:
+        self.clean_beats = 0
+        logger.warning("heartbeat failed: %s", error, extra={"worker": self._worker.id})
+
+    def _note_lateness(self) -> None:
+        now = self._worker.monotonic()
+        late = now - self._last_beat - self._worker.heartbeat_s
+        self._last_beat = now
+        if late > self._worker.heartbeat_s:
+            names = sorted(
+                {work.task.name for work in self._worker.table.by_id().values() if work.task and work.started_us}
+            )
+            logger.warning("heartbeat was %.1f s late; running: %s", late, ", ".join(names[:5]) or "nothing")
+
+    def _absorb(self, beaten: Beaten, *, clean: bool = True) -> None:
+        """On the loop: take note of the answer."""
+        agrees = self._worker.store_time.learn(beaten.now_us)
+        self.clean_beats = self.clean_beats + 1 if clean and agrees else 0
+        works = self._worker.table.by_id()
+        for id in beaten.lost:
+            # one that is being settled at this moment has no handler left to stop
+            if (work := works.get(id)) is not None and work.running is not None:
+                logger.warning("lease lost: stopping job %s, which runs elsewhere now", id, extra=work.describe())
+                work.interrupt("lost")
+        for id in beaten.cancel:
+            if (work := works.get(id)) is not None and work.running is not None:
+                logger.info("cancelling job %s on request", id, extra=work.describe())
+                work.interrupt("cancel")
+        if beaten.released:
+            logger.warning("%d jobs of a lost claim reply were given back", beaten.released)

@@ -1,0 +1,69 @@
+"""The settings of one worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from headrace.errors import ConfigError
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What `headrace work` accepts. Durations in seconds, memory in bytes."""
+
+    queues: tuple[str, ...]
+    weights: dict[str, float] | None = None  # None: strict order
+    concurrency: int = 100  # jobs running at once
+    threads: int | None = None  # threads for synchronous handlers; None: as many as `concurrency`
+    max_stuck: int | None = None  # threads past their timeout before the worker recycles; None: `concurrency`
+    grace: float = 25.0  # from the first signal to the moment unfinished jobs are handed back
+    max_jobs: int | None = None  # recycle after that many
+    max_age: float | None = None  # recycle after that long
+    max_memory: int | None = None  # recycle when the process has grown beyond that
+    twice: bool = False  # run each handler twice, to test that it may be
+
+    def __post_init__(self) -> None:
+        if not self.queues:
+            raise ConfigError("queues is empty: name at least one, or register a task")
+        for field in ("concurrency", "threads", "max_jobs", "max_age", "max_memory"):
+            value = getattr(self, field)
+            if value is not None and value <= 0:
+                raise ConfigError(f"{field} is {value}: it must be greater than 0")
+        if self.grace < 0:
+            raise ConfigError(f"grace is {self.grace}: it must be 0 or more seconds")
+        for queue, weight in (self.weights or {}).items():
+            if weight <= 0:
+                raise ConfigError(f"the weight of queue {queue!r} is {weight}: it must be greater than 0")
+
+    @property
+    def thread_limit(self) -> int:
+        """Threads for synchronous handlers."""
+        return min(self.threads or self.concurrency, self.concurrency)
+
+    @property
+    def stuck_limit(self) -> int:
+        """Stuck threads that are put up with."""
+        return self.concurrency if self.max_stuck is None else self.max_stuck
+
+
+def parse_queues(queues: Sequence[str] | Mapping[str, float] | str) -> tuple[tuple[str, ...], dict[str, float] | None]:
+    """Queues in strict order ("high,low") or weighted ("high:6,low:1", or a mapping).
+
+    Raises:
+        ConfigError: some have a weight and some have none, or a weight is not a number.
+    """
+    if isinstance(queues, Mapping):
+        return tuple(queues), dict(queues)
+    parts = [part.strip() for part in (queues.split(",") if isinstance(queues, str) else queues) if part.strip()]
+    if not any(_has_weight(part) for part in parts):
+        return tuple(dict.fromkeys(parts)), None
+    if not all(_has_weight(part) for part in parts):
+        raise ConfigError(f"queues is {','.join(parts)!r}: give every queue a weight, or none")
+    weights = {part.rpartition(":")[0]: float(part.rpartition(":")[2]) for part in parts}
+    return tuple(weights), weights
+
+
+def _has_weight(part: str) -> bool:
+    name, _, weight = part.rpartition(":")
+    return bool(name) and weight.replace(".", "", 1).isdigit()

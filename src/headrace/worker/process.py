@@ -1,0 +1,65 @@
+"""Runs one worker as this process: event loop, signals, recycling."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from headrace.worker.runner import Exit, Worker
+
+try:
+    import uvloop
+except ImportError:  # an extra: `headrace[fast]`
+    uvloop = None
+
+logger = logging.getLogger("headrace.worker")
+
+SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK")  # those the platform has (B123)
+
+
+def run_worker(make: Callable[[], Worker]) -> None:
+    """Run the worker that `make` builds inside the loop, until a signal or a limit ends it.
+
+    The first SIGTERM or SIGINT stops it gracefully, a second one at once. A worker that recycles is replaced by
+    a fresh process of the same command line, under the same process id. Handlers that still run in threads
+    do not hold up the end of the process.
+    """
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        why, late_threads = runner.run(_serve(make))
+        if why is Exit.RECYCLE:
+            _start_anew()
+        if late_threads:
+            logging.shutdown()
+            os._exit(0)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    return uvloop.new_event_loop if uvloop is not None else None
+
+
+async def _serve(make: Callable[[], Worker]) -> tuple[Exit, bool]:
+    worker = make()
+    loop = asyncio.get_running_loop()
+    for name in SIGNALS:
+        number = getattr(signal, name, None)
+        if number is None:
+            continue
+        with contextlib.suppress(NotImplementedError, RuntimeError):
+            loop.add_signal_handler(number, worker.stop)
+            continue
+        # Windows has no add_signal_handler
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(worker.stop))
+    return await worker.run(), worker.has_late_threads
+
+
+def _start_anew() -> None:
+    """Replace this process: memory, threads and imports begin afresh (B115)."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -1,0 +1,226 @@
+"""One worker from start to stop: ties fetching, running, settling, the heartbeat and upkeep together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from headrace.core import codec, settle
+from headrace.core.operations import Leave
+from headrace.core.ports import Driver
+from headrace.core.retry import Retry
+from headrace.errors import UnreadableEnvelope
+from headrace.middleware import Middleware
+from headrace.worker.execute import Executor
+from headrace.worker.fetch import Fetcher
+from headrace.worker.heartbeat import Heart
+from headrace.worker.options import WorkerOptions
+from headrace.worker.recycle import Limits
+from headrace.worker.retrying import Backoff
+from headrace.worker.settle import Settler
+from headrace.worker.steps import Tasks
+from headrace.worker.storetime import StoreTime
+from headrace.worker.table import Table, Work
+from headrace.worker.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+logger = logging.getLogger("headrace.worker")
+
+FLUSH_S = 5.0  # how long the last reports may take once everything has ended
+
+
+class Exit(StrEnum):
+    """Why a worker ended."""
+
+    STOPPED = "stopped"
+    RECYCLE = "recycle"  # it wants to be started anew
+
+
+class Worker:
+    """Runs the tasks of an app. `await run()` returns after `stop()`, or when a limit asks for a fresh process.
+
+    `threaded_heart=False` beats on the loop: for tests on a virtual clock.
+    """
+
+    def __init__(self, app: Headrace, options: WorkerOptions, *, id: str, threaded_heart: bool = True) -> None:
+        self.id = id
+        self.options = options
+        self.driver: Driver = app.driver
+        self.tasks: Tasks = app.tasks
+        self.middleware: Sequence[Middleware] = app.middleware
+        self.rng: random.Random = app.rng
+        self.lease_us = app.config.lease_us
+        self.heartbeat_s = app.config.heartbeat_s
+        self.table = Table()
+        self.stopping = False
+        self._threaded_heart = threaded_heart
+        self._policies: dict[str, settle.Policy] = {}
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._exit = Exit.STOPPED
+        self.started = asyncio.Event()
+
+    # -- what the parts ask of the whole
+
+    def monotonic(self) -> float:
+        """Seconds of the event loop's clock."""
+        return self._loop.time()
+
+    def retry_of(self, work: Work) -> Retry:
+        """The retry policy of a claimed job, as far as it can be known before it is prepared."""
+        try:
+            task = self.tasks.get(codec.decode(work.job.body).task)
+        except UnreadableEnvelope:
+            task = None
+        return task.retry if task else Retry()
+
+    def policy(self, work: Work) -> settle.Policy:
+        """What bounds the retries of this job."""
+        task = work.task
+        if task is None:
+            return settle.Policy(Retry())
+        policy = self._policies.get(task.name)
+        if policy is None:
+            policy = self._policies[task.name] = settle.Policy(task.retry, keep_us=task.keep_us)
+        envelope = work.envelope
+        if envelope is not None and (envelope.deadline_at_us is not None or envelope.deadline_in_us is not None):
+            _, deadline = settle.limits(work.job.created_us, work.job.base_us, envelope)
+            return settle.Policy(task.retry, keep_us=task.keep_us, deadline_us=deadline)
+        return policy
+
+    async def either(self, wait: Coroutine[Any, Any, object]) -> None:
+        """Await `wait`, but no longer than until the worker stops."""
+        waits = [asyncio.ensure_future(wait), asyncio.ensure_future(self._stop.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    # -- start and stop
+
+    def stop(self) -> None:
+        """Stop claiming, let running jobs finish within grace, hand back the rest. A second call ends the grace.
+
+        From the loop's thread.
+        """
+        if self.stopping:
+            self._hurry.set()
+        self.stopping = True
+        self._stop.set()
+
+    def recycle(self, why: str) -> None:
+        """Drain, then end with `Exit.RECYCLE`."""
+        if not self.stopping:
+            logger.info("recycling: %s", why, extra={"worker": self.id})
+            self._exit = Exit.RECYCLE
+            self.stop()
+
+    @property
+    def has_late_threads(self) -> bool:
+        """Whether handlers still run in threads, so that only `os._exit` can end the process."""
+        return self.executor.stuck > 0
+
+    async def run(self) -> Exit:
+        """Work until stopped."""
+        self._loop = asyncio.get_running_loop()
+        self.store_time = StoreTime(self.monotonic)
+        self.settler = Settler(self.driver, self.id, self.table, self.rng)
+        self.executor = Executor(self)
+        self.heart = Heart(self)
+        self.fetcher = Fetcher(self, self.driver.wakeup(self.id, self.options.queues))
+        upkeep = Upkeep(self)
+        await self.heart.beat_until_answered()
+        background = [
+            self._keep(part)
+            for part in (self.settler.run, upkeep.rescue, upkeep.prune, upkeep.unhoard, Limits(self).watch)
+        ]
+        if self._threaded_heart:
+            self.heart.start()
+        else:
+            background.append(self._keep(self.heart.run_on_loop))
+        logger.info(
+            "worker %s started on %s: queues %s", self.id, self.driver.describe(), ", ".join(self.options.queues)
+        )
+        self.started.set()
+        try:
+            await self._keep(self.fetcher.run)
+            await self._drain()
+        finally:
+            await self._close(background)
+        logger.info("worker %s %s after %d jobs", self.id, self._exit.value, self.executor.finished)
+        return self._exit
+
+    def _keep(self, part: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """Run a part of the worker; should it ever raise, say so and start it again (B026)."""
+
+        async def kept() -> None:
+            backoff = Backoff(self.rng)
+            while True:
+                try:
+                    return await part()
+                except Exception as error:  # noqa: BLE001 - logged whole by pause()
+                    await backoff.pause(error, f"running {part.__qualname__}")
+
+        return self._loop.create_task(kept(), name=part.__qualname__)
+
+    async def _drain(self) -> None:
+        """Finish within grace; then cancel, and hand back what does not end even so."""
+        self.executor.release_waiting()
+        grace = self.options.grace if self._exit is Exit.STOPPED else None
+        if not await self._quiet_within(grace):
+            logger.warning("grace is over: handing back %d running jobs", self.executor.running)
+            self.executor.interrupt_all()
+            if not await self._within(self.executor.quiet(), min(FLUSH_S, self.options.grace)):
+                logger.error("%d jobs ignore their cancellation; they are handed back", self.executor.running)
+
+    async def _quiet_within(self, grace: float | None) -> bool:
+        """Whether everything ended before grace was over or somebody asked to hurry."""
+        quiet, hurry = asyncio.ensure_future(self.executor.quiet()), asyncio.ensure_future(self._hurry.wait())
+        try:
+            await asyncio.wait([quiet, hurry], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+            return quiet.done()
+        finally:
+            quiet.cancel()
+            hurry.cancel()
+
+    async def _within(self, wait: Awaitable[object], seconds: float) -> bool:
+        """Whether `wait` ended within `seconds`: every await in a shutdown has a deadline (B108)."""
+        try:
+            async with asyncio.timeout(seconds):
+                await wait
+        except TimeoutError:
+            return False
+        return True
+
+    async def _close(self, background: list[asyncio.Task[None]]) -> None:
+        """Report what is unreported, leave the store, stop the parts."""
+        self.heart.stop()
+        if not await self._within(self.settler.drained(), FLUSH_S):
+            logger.error("the store took no reports for %.0f s; unreported jobs run again after their lease", FLUSH_S)
+        for task in background:
+            task.cancel()
+        await self._within(asyncio.gather(*background, return_exceptions=True), FLUSH_S)
+        await self._within(self.heart.stopped(), FLUSH_S)
+        await self._leave()
+        await self.fetcher.close()
+        self.executor.close()
+
+    async def _leave(self) -> None:
+        async def leave() -> None:
+            released = await self.driver.arun(Leave(self.id, self.options.queues))
+            if released:
+                logger.warning("handed back %d jobs that did not end", released)
+
+        try:
+            if not await self._within(leave(), FLUSH_S):
+                logger.error("the store did not answer the farewell; held jobs run again after their lease")
+        except Exception:
+            logger.exception("the store refused the farewell; held jobs run again after their lease")

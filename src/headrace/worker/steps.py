@@ -1,0 +1,79 @@
+"""One claimed job as a list of small steps, each of which may end it before its handler runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.core import codec, settle, trail
+from headrace.errors import InvalidArguments, UnreadableEnvelope
+from headrace.task import Task
+from headrace.worker.table import Work
+
+Tasks = Mapping[str, Task[..., Any]]
+Step = Callable[[Work, Tasks, int], settle.Ending | None]
+
+
+def read_trail(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
+    """What the job remembers of earlier claims."""
+    work.trail = trail.decode(work.job.trail) if work.job.trail is not None else trail.EMPTY
+    return None
+
+
+def read_envelope(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
+    """Nothing read from a store is trusted: an unreadable body fails this job and no other."""
+    try:
+        work.envelope = codec.decode(work.job.body)
+    except UnreadableEnvelope as error:
+        return settle.Unreadable(str(error))
+    return None
+
+
+def find_task(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
+    """By name, among the registered tasks only."""
+    assert work.envelope is not None
+    work.task = tasks.get(work.envelope.task)
+    return settle.UnknownTask(work.envelope.task) if work.task is None else None
+
+
+def check_poison(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
+    """A job that has killed its worker too often, the last time while it was alone in it."""
+    assert work.task is not None
+    assert work.trail is not None
+    return settle.Poisoned() if work.trail.crashes and settle.is_poison(work.trail, work.task.retry) else None
+
+
+def check_time(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
+    """Too late to start."""
+    assert work.envelope is not None
+    expires, deadline = settle.limits(work.job.created_us, work.job.base_us, work.envelope)
+    if deadline is not None and now_us >= deadline:
+        return settle.DeadlinePassed()
+    # `expires` means "not started by then": an attempt was a start
+    never_started = work.trail is not None and work.trail.attempts == 0 and work.trail.crashes == 0
+    if expires is not None and now_us >= expires and never_started:
+        return settle.Expired()
+    return None
+
+
+def read_arguments(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
+    """Typed by the function's own annotations."""
+    assert work.task is not None
+    assert work.envelope is not None
+    try:
+        work.kwargs = work.task.arguments.decode(work.envelope.args)
+    except InvalidArguments as error:
+        return settle.BadArguments(str(error))
+    return None
+
+
+STEPS: tuple[Step, ...] = (read_trail, read_envelope, find_task, check_poison, check_time, read_arguments)
+
+
+def prepare(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
+    """Take `work` through all steps; the ending of the first that ends it, else None: it may run."""
+    for step in STEPS:
+        ending = step(work, tasks, now_us)
+        if ending is not None:
+            return ending
+    return None

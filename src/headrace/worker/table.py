@@ -1,0 +1,103 @@
+"""What this worker holds, keyed by job and token, and which claims are still unanswered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from headrace.context import JobContext
+from headrace.core.codec import Envelope
+from headrace.core.operations import ClaimedJob, Held
+from headrace.core.trail import Trail
+from headrace.task import Task
+
+Interruption = Literal["", "timeout", "cancel", "shutdown", "lost"]
+
+
+class Work:
+    """One claimed job on its way through the worker."""
+
+    __slots__ = (
+        "context",
+        "envelope",
+        "interruption",
+        "job",
+        "kwargs",
+        "running",
+        "started_us",
+        "task",
+        "timer",
+        "trail",
+    )
+
+    def __init__(self, job: ClaimedJob) -> None:
+        self.job = job
+        self.envelope: Envelope | None = None
+        self.trail: Trail | None = None
+        self.task: Task[..., Any] | None = None
+        self.kwargs: dict[str, Any] = {}
+        self.context: JobContext | None = None
+        self.running: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.started_us: int | None = None
+        self.interruption: Interruption = ""  # why the handler is being cancelled
+
+    def interrupt(self, why: Interruption) -> None:
+        """Ask the handler to stop, once, for the first reason given.
+
+        An asynchronous handler is cancelled. A thread cannot be: it may look at `current_job().cancel_requested`,
+        and is waited for unless its time is over.
+        """
+        if self.interruption:
+            return
+        self.interruption = why
+        if self.context is not None:
+            self.context.request_cancel()
+        stoppable = why in ("timeout", "shutdown") or (self.task is not None and self.task.is_async)
+        if self.running is not None and stoppable:
+            self.running.cancel()
+
+    def describe(self) -> dict[str, Any]:
+        """What every log line about this job carries."""
+        task = self.task.name if self.task else (self.envelope.task if self.envelope else "?")
+        attempt = (self.trail.attempts if self.trail else 0) + 1
+        fields: dict[str, Any] = {"job_id": self.job.id, "task": task, "queue": self.job.queue, "attempt": attempt}
+        if self.task and self.task.log:
+            fields["arguments"] = {name: self.kwargs.get(name) for name in self.task.log}
+        return fields
+
+
+class Table:
+    """Written by the loop's thread only; the heartbeat's thread takes snapshots."""
+
+    def __init__(self) -> None:
+        self._works: dict[tuple[str, int], Work] = {}
+        self.open_claim = 1  # the oldest claim number not answered yet
+
+    def __len__(self) -> int:
+        return len(self._works)
+
+    def take(self, jobs: list[ClaimedJob], claim: int) -> list[Work]:
+        """Enter the jobs of an answered claim. A repeated answer enters none a second time."""
+        new = [Work(job) for job in jobs if (job.id, job.token) not in self._works]
+        for work in new:
+            self._works[work.job.id, work.job.token] = work
+        # only now: a heartbeat in between must not take these jobs for forgotten ones
+        self.open_claim = claim + 1
+        return new
+
+    def drop(self, id: str, token: int) -> Work | None:
+        """Forget a settled claim."""
+        return self._works.pop((id, token), None)
+
+    def snapshot(self) -> tuple[int, tuple[Held, ...]]:
+        """The oldest unanswered claim number, read first, and all claims held."""
+        open_claim = self.open_claim
+        return open_claim, tuple(
+            Held(work.job.id, work.job.queue, work.job.token) for work in list(self._works.values())
+        )
+
+    def by_id(self) -> Mapping[str, Work]:
+        """The works by job id."""
+        return {work.job.id: work for work in self._works.values()}

@@ -1,0 +1,106 @@
+"""Daemon threads for synchronous handlers.
+
+A thread cannot be killed. One whose handler has overrun its timeout is *stuck*: a spare thread takes its
+slot, and it leaves when its handler returns at last, so that the number of usable threads stays as configured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+Result = tuple[bool, Any]  # (returned, value) or (raised, exception)
+
+
+class ThreadCall:
+    """One call on its way through the pool."""
+
+    __slots__ = ("context", "done", "function", "stuck")
+
+    def __init__(self, function: Callable[[], Any], done: asyncio.Future[Result]) -> None:
+        self.function = function
+        self.context = contextvars.copy_context()
+        self.done = done
+        self.stuck = False
+
+
+class ThreadPool:
+    """Grows to `size` threads as needed. Results come back to the loop in batches: one wake-up for many."""
+
+    def __init__(self, size: int, name: str) -> None:
+        self._size = size
+        self._name = name
+        self._calls: queue.SimpleQueue[ThreadCall | None] = queue.SimpleQueue()
+        self._results: deque[tuple[ThreadCall, Result]] = deque()
+        self._notified = False
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._threads = 0
+        self._busy = 0  # calls under way or queued, stuck ones apart
+        self.stuck = 0
+
+    def submit(self, function: Callable[[], Any]) -> ThreadCall:
+        """Run `function` in a thread, in a copy of the current context. From the loop's thread."""
+        self._loop = asyncio.get_running_loop()
+        call = ThreadCall(function, self._loop.create_future())
+        self._busy += 1
+        if self._busy > self._threads - self.stuck and self._threads - self.stuck < self._size:
+            self._spawn()
+        self._calls.put(call)
+        return call
+
+    def abandon(self, call: ThreadCall) -> None:
+        """Count the thread of `call` as stuck and open its slot to others."""
+        if not call.stuck and not call.done.done():
+            call.stuck = True
+            self.stuck += 1
+            self._busy -= 1
+            if self._busy > self._threads - self.stuck:
+                self._spawn()
+
+    def close(self) -> None:
+        """Let idle threads leave; stuck ones are daemons and end with the process."""
+        for _ in range(self._threads):
+            self._calls.put(None)
+
+    def _spawn(self) -> None:
+        self._threads += 1
+        threading.Thread(target=self._serve, name=f"{self._name}-{self._threads}", daemon=True).start()
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            try:
+                result: Result = (True, call.context.run(call.function))
+            except BaseException as error:  # noqa: BLE001 - also SystemExit ends the attempt only, never the thread (B010)
+                result = (False, error)
+            self._results.append((call, result))
+            stuck = call.stuck
+            del call, result
+            self._notify()
+            if stuck:
+                return
+
+    def _notify(self) -> None:
+        with self._lock:
+            if self._notified or self._loop is None or self._loop.is_closed():
+                return
+            self._notified = True
+        self._loop.call_soon_threadsafe(self._collect)
+
+    def _collect(self) -> None:
+        with self._lock:
+            self._notified = False
+        while self._results:
+            call, result = self._results.popleft()
+            if call.stuck:
+                self.stuck -= 1
+                self._threads -= 1
+            else:
+                self._busy -= 1
+            if not call.done.done():
+                call.done.set_result(result)

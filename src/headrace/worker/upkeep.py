@@ -1,0 +1,73 @@
+"""What every running worker does for all: rescue jobs of dead workers, make due jobs ready, prune.
+
+It needs no leader, no lock and no job of its own, so it cannot get stuck with the worker that did it last (B015).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from headrace.core.operations import Prune, Rescue
+from headrace.worker.retrying import Backoff, until_answered
+
+if TYPE_CHECKING:
+    from headrace.worker.runner import Worker
+
+logger = logging.getLogger("headrace.worker")
+
+RESCUE_S = 5.0  # at most this long between two looks for dead workers
+PRUNE_S = 60.0
+CLEAN_BEATS = 2
+FAILED_AGE_US = 30 * 24 * 3600 * 1_000_000
+FAILED_MOST = 100_000
+WAITED_S = 1.0  # a job claimed ahead of a slot goes back when no slot came free for that long
+
+
+class Upkeep:
+    """Two periodic, jittered loops."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    async def rescue(self) -> None:
+        """Until cancelled."""
+        backoff = Backoff(self._worker.rng)
+        while True:
+            await self._sleep(min(RESCUE_S, self._worker.heartbeat_s))
+            if self._worker.heart.clean_beats < CLEAN_BEATS:
+                continue  # a store that was away must not make everybody look dead (3b.4)
+            rescued = await until_answered(
+                lambda: self._worker.driver.arun(Rescue(self._worker.options.queues)),
+                backoff,
+                "rescuing jobs of dead workers",
+            )
+            for orphan in rescued.jobs:
+                logger.warning(
+                    "rescued job %s from worker %s",
+                    orphan.id,
+                    orphan.worker,
+                    extra={"job_id": orphan.id, "queue": orphan.queue},
+                )
+
+    async def prune(self) -> None:
+        """Until cancelled."""
+        backoff = Backoff(self._worker.rng)
+        while True:
+            await self._sleep(PRUNE_S)
+            await until_answered(
+                lambda: self._worker.driver.arun(Prune(FAILED_AGE_US, FAILED_MOST)), backoff, "pruning"
+            )
+
+    async def unhoard(self) -> None:
+        """Give back jobs that were claimed ahead and found no slot: another worker may be free. Until cancelled."""
+        executor = self._worker.executor
+        while True:
+            started = executor.finished
+            await asyncio.sleep(WAITED_S)
+            if executor.waiting and executor.finished == started:
+                logger.info("giving back %d jobs claimed ahead: every slot is busy", executor.release_waiting())
+
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds * (0.75 + 0.5 * self._worker.rng.random()))
