@@ -12,6 +12,8 @@ import pytest
 from tests.proxy import Proxy
 from tests.servers import RedisServer, find_redis_binary
 
+pytest.register_assert_rewrite("headrace.testing.conformance")  # so that a broken guarantee explains itself
+
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:

@@ -77,6 +77,11 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     keep_us: int = 0
     reason: str = ""  # short and searchable: an error's type name, "crashed", "unknown task"
 
+    def __post_init__(self) -> None:
+        """Refuse what no store could do: a claim that ends is not running any more."""
+        if self.state is State.RUNNING:
+            raise ValueError(f"the claim of job {self.id!r} cannot end in running")
+
 
 class Held(msgspec.Struct, frozen=True, gc=False):
     """A claim as its worker knows it."""

@@ -1,0 +1,63 @@
+"""Opens a fresh, empty store of each kind on a given clock, in one colour."""
+
+import importlib.util
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.core.ports import Driver
+from headrace.drivers.memory import MemoryDriver
+from headrace.stores.memory import MemoryStore
+from headrace.testing.clock import VirtualClock
+from headrace.testing.conformance import Harness, LoopThread
+
+STORES = ("memory", "sqlite", "redis")
+COLOURS = ("sync", "async")
+
+
+def open_driver(kind: str, clock: Callable[[], int], request: pytest.FixtureRequest) -> Any:
+    """A driver on a store of its own: a new file, a new key prefix. May be called often in one test."""
+    if kind == "memory":
+        return MemoryDriver(MemoryStore(now=clock))
+    if importlib.util.find_spec(f"headrace.drivers.{kind}") is None:
+        pytest.skip(f"no {kind} driver yet")
+    name = f"t{uuid.uuid4().hex[:15]}"
+    if kind == "sqlite":
+        from headrace.drivers.sqlite import SQLiteDriver
+        from headrace.stores.sqlite import SQLiteStore
+
+        directory: Path = request.getfixturevalue("tmp_path")
+        return SQLiteDriver(str(directory / f"{name}.db"), SQLiteStore(now=clock))
+    from headrace.drivers.redis import RedisDriver
+
+    from headrace.stores.redis import RedisStore
+
+    return RedisDriver(request.getfixturevalue("redis_url"), RedisStore(name=name, now=clock))
+
+
+@contextmanager
+def in_colour(driver: Driver, colour: str) -> Iterator[Callable[[Any], Any]]:
+    """`run` of the driver, closed at the end."""
+    try:
+        if colour == "sync":
+            yield driver.run
+        else:
+            loop = LoopThread(driver)
+            try:
+                yield loop.run
+            finally:
+                loop.close()
+    finally:
+        driver.close()
+
+
+@contextmanager
+def open_harness(kind: str, colour: str, request: pytest.FixtureRequest) -> Iterator[Harness]:
+    """A harness around a fresh store."""
+    clock = VirtualClock()
+    with in_colour(open_driver(kind, clock, request), colour) as run:
+        yield Harness(run, clock)

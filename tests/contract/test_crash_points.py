@@ -1,0 +1,193 @@
+"""Every operation on every store is cut at every point: before each step, after it, and after all with the reply lost.
+
+A cut raises StoreUnavailable into the plan where the driver would: what a transaction had done is rolled back, what a
+script had done stays. Then nothing may be lost or doubled, and repeating the operation must lead where it should have.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from headrace.core import operations as ops
+from headrace.core.states import LIVE
+from headrace.errors import StoreUnavailable
+from headrace.stores.plan import Plan
+from headrace.testing.clock import VirtualClock
+from headrace.testing.conformance import Harness
+from headrace.testing.conformance.harness import job
+from tests.contract.stores import COLOURS, STORES, in_colour, open_driver
+from tests.contract.views import check_whole, everything
+from tests.contract.world import IDS, KEYS, World, operations
+
+Seen = dict[str, Any]
+
+
+def _names() -> list[str]:
+    return [name for name, _ in operations(_reference())]
+
+
+def _reference() -> World:
+    from headrace.drivers.memory import MemoryDriver
+    from headrace.stores.memory import MemoryStore
+
+    clock = VirtualClock()
+    return World(Harness(MemoryDriver(MemoryStore(now=clock)).run, clock))
+
+
+class Scissors:
+    """Stands before a store and cuts the plan of one operation at one point, once."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.target: object = None
+        self.cut: tuple[str, int] | None = None
+        self.steps = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def plan(self, operation: Any) -> Plan[Any]:
+        """The store's plan, counted, or with one wire cut."""
+        plan = self._store.plan(operation)
+        return self._cut(plan) if operation is self.target else plan
+
+    def _cut(self, plan: Plan[Any]) -> Plan[Any]:
+        try:
+            step = next(plan)
+            while True:
+                number, self.steps = self.steps, self.steps + 1
+                try:
+                    self._snip("before", number)
+                    answer = yield step
+                    self._snip("after", number)
+                except Exception as error:  # noqa: BLE001 - as a driver does: the plan decides
+                    step = plan.throw(error)
+                else:
+                    step = plan.send(answer)
+        except StopIteration as stop:
+            return stop.value
+
+    def _snip(self, moment: str, number: int) -> None:
+        if self.cut == (moment, number):
+            self.cut = None
+            raise StoreUnavailable(f"cut {moment} step {number}")
+
+
+class Scene:
+    """The world on one store, one operation, and the places to cut it."""
+
+    def __init__(self, name: str, open_store: Callable[[], Any]) -> None:
+        self.name = name
+        self.open_store = open_store
+        reference = _reference()
+        self.before = see(reference.harness)
+        reference.harness.run(dict(operations(reference))[name])
+        self.after = see(reference.harness)
+
+    @contextmanager
+    def cut(self, cut: tuple[str, int] | None) -> Iterator[tuple[Harness, ops.Operation[Any], Scissors]]:
+        """A fresh world whose operation has just been cut."""
+        with self.open_store() as (harness, scissors):
+            operation = dict(operations(World(harness)))[self.name]
+            scissors.target, scissors.cut, scissors.steps = operation, cut, 0
+            if cut is None:
+                harness.run(operation)  # and the reply is lost
+            else:
+                try:
+                    harness.run(operation)
+                except StoreUnavailable:
+                    assert scissors.cut is None
+                assert scissors.cut is None, "the operation took fewer steps than before"
+            scissors.target = None
+            yield harness, operation, scissors
+
+    def points(self) -> list[tuple[str, int] | None]:
+        """None stands for the whole operation."""
+        with self.cut(None) as (_, _, scissors):
+            steps = scissors.steps
+        assert steps > 0
+        return [(moment, number) for number in range(steps) for moment in ("before", "after")] + [None]
+
+
+def see(harness: Harness) -> Seen:
+    return everything(harness.run, IDS, harness.clock())
+
+
+@pytest.fixture(params=[f"{store}-{colour}" for store in STORES for colour in COLOURS])
+def open_store(request: pytest.FixtureRequest) -> Callable[[], Any]:
+    """Opens a fresh store behind scissors, as often as it is called."""
+    kind, colour = request.param.split("-")
+
+    @contextmanager
+    def opened() -> Iterator[tuple[Harness, Scissors]]:
+        clock = VirtualClock()
+        driver = open_driver(kind, clock, request)
+        scissors = driver.store = Scissors(driver.store)
+        with in_colour(driver, colour) as run:
+            yield Harness(run, clock), scissors
+
+    return opened
+
+
+@pytest.mark.parametrize("name", _names())
+def test_a_cut_anywhere_loses_nothing(name: str, open_store: Callable[[], Any]) -> None:
+    """Whatever was cut, each job stands where it was or where it should be; the repetition ends as if all went well."""
+    scene = Scene(name, open_store)
+    for point in scene.points():
+        with scene.cut(point) as (harness, operation, scissors):
+            seen = see(harness)
+            check_whole(seen)
+            check_each_job_is_before_or_after(scene, seen)
+            if scissors.features.atomic_across_queues:
+                assert comparable(seen) in (comparable(scene.before), comparable(scene.after)), point
+            harness.run(operation)
+            assert see(harness) == scene.after, point
+
+
+@pytest.mark.parametrize("name", _names())
+def test_a_cut_anywhere_leaves_the_unique_keys_with_the_living(name: str, open_store: Callable[[], Any]) -> None:
+    scene = Scene(name, open_store)
+    for point in scene.points():
+        with scene.cut(point) as (harness, _, _):
+            held = keys_held(harness)
+            seen = see(harness)
+            expected = {(view.queue, view.unique): view.id for view in seen["jobs"].values() if holds(view)}
+            for key in expected.keys() | set(held):
+                assert held.get(key) == expected.get(key), (point, key)
+
+
+def test_every_operation_is_cut() -> None:
+    """A new operation fails here until it stands in the world's list."""
+    covered = {type(operation) for _, operation in operations(_reference())}
+    assert set(ops.Operation.__subclasses__()) == covered
+
+
+def check_each_job_is_before_or_after(scene: Scene, seen: Seen) -> None:
+    for id in IDS:
+        before, after, now = (each["jobs"].get(id) for each in (scene.before, scene.after, seen))
+        assert now in (before, after), id
+        if before and now:
+            assert now.token >= before.token
+
+
+def comparable(seen: Seen) -> Seen:
+    """Without leases: an operation may have told the store first that its worker lives."""
+    return {"jobs": seen["jobs"], "lists": seen["lists"]}
+
+
+def holds(view: ops.JobView) -> bool:
+    """Whether this job should hold its key: `new4` gives it up when it starts, and never starts here."""
+    return view.unique is not None and view.state in LIVE
+
+
+def keys_held(harness: Harness) -> dict[tuple[str, str], str]:
+    """Who holds which key, found out by asking for each."""
+    probes = [job(f"probe {queue} {key}", queue, unique=key) for queue, key in KEYS]
+    answers = harness.run(ops.Enqueue(tuple(probes)))
+    found = {place: answer.id for place, answer in zip(KEYS, answers, strict=True) if answer.status == "duplicate"}
+    for probe, answer in zip(probes, answers, strict=True):
+        if answer.status == "new":
+            assert harness.run(ops.Cancel(probe.id)) == "cancelled"
+    return found
