@@ -61,6 +61,8 @@ def a_repeated_claim_brings_only_what_is_still_held(h: Harness) -> None:
     first = h.claim(2, number=1)
     assert h.settle(first.jobs[0], State.SUCCEEDED)
     assert ids(h.claim(2, number=1).jobs) == ["b"]
+    assert ids(h.claim(1, number=2).jobs) == ["c"]
+    assert ids(h.claim(1, number=2).jobs) == ["c"]  # and not what an earlier claim brought
 
 
 @guarantee
@@ -170,11 +172,12 @@ def a_claim_tells_the_next_due_time_of_its_queues(h: Harness) -> None:
 
 @guarantee
 def due_jobs_run_in_the_order_of_their_due_times(h: Harness) -> None:
-    h.put(
-        *(job(f"{n}", delay_us=n * MICROSECONDS) for n in (3, 1, 2)), job("high", delay_us=3 * MICROSECONDS, priority=1)
-    )
+    """Whatever their ids and the order they came in."""
+    later = ((3, "a"), (1, "c"), (2, "b"))
+    h.put(*(job(id, delay_us=seconds * MICROSECONDS) for seconds, id in later))
+    h.put(job("high", delay_us=3 * MICROSECONDS, priority=1))
     h.clock.advance(10)
-    assert ids(h.claim(10).jobs) == ["high", "1", "2", "3"]
+    assert ids(h.claim(10).jobs) == ["high", "c", "b", "a"]
 
 
 @guarantee

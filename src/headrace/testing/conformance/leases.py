@@ -170,6 +170,7 @@ def a_claim_whose_reply_was_lost_goes_back_as_released(h: Harness) -> None:
     memory = trail.decode(view.trail)
     assert (memory.releases, memory.crashes, memory.attempts, memory.history) == (1, 0, 0, ())
     assert h.beat(*known, open_claim=2).released == 0
+    assert h.beat(*known, open_claim=99).released == 0  # what the worker knows stays with it
     assert ids(h.claim(5, worker="w2").jobs) == ["a"]
     assert h.settle(known[0], State.SUCCEEDED)
 

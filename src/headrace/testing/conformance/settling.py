@@ -177,9 +177,11 @@ def a_retry_waits_its_delay_and_keeps_its_trail(h: Harness) -> None:
 @guarantee
 def a_released_job_goes_back_to_the_head(h: Harness) -> None:
     h.put("a", "b", "c")
+    due = h.get("b").due_us
     first = h.take(2)
     h.put("d")
     assert h.settle(first[1], State.READY)
+    assert h.get("b").due_us == due
     assert h.settle(first[0], State.READY)
     assert ids(h.claim(10).jobs) == ["a", "b", "c", "d"]
 
