@@ -62,13 +62,6 @@ def an_id_twice_in_one_enqueue_makes_one_job(h: Harness) -> None:
 
 
 @guarantee
-def an_id_is_one_job_in_all_queues(h: Harness) -> None:
-    h.put(job("a", "q1"))
-    assert h.status(job("a", "q1")) == "exists"
-    assert ids(h.claim(5, queues=("q1",)).jobs) == ["a"]
-
-
-@guarantee
 def a_finished_random_id_is_remembered_for_60_seconds(h: Harness) -> None:
     """So long a driver may still resend an enqueue whose job has already ended."""
     for state in (State.SUCCEEDED, State.CANCELLED, State.EXPIRED):
