@@ -1,0 +1,167 @@
+"""The final audit: count what reached the world against what was ordered. Pure: evidence in, findings out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from .customers import Receipt
+from .shop.orders import CONFIRMATION, WEBHOOK
+from .world.mail import Mail
+from .world.merchant import Webhook
+
+
+@dataclass(frozen=True)
+class OrderRow:
+    """An order as it stands in the shop's database."""
+
+    id: int
+    client_reference: str
+    sku: str
+    quantity: int
+
+
+@dataclass(frozen=True)
+class FailedJob:
+    """A job that will not run again by itself."""
+
+    id: str
+    task: str
+    reason: str
+    crashes: int  # how many workers died under it
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known at the end, each part from whoever saw it."""
+
+    receipts: list[Receipt]  # the customers
+    orders: list[OrderRow]  # the shop's database
+    stock_before: dict[str, int]
+    stock_after: dict[str, int]
+    mails: list[Mail]  # the mail server
+    webhooks: list[Webhook]  # the merchant
+    statuses: dict[int, str]  # the shop's pages, one per order
+    unfinished: dict[str, int]  # the job store: jobs that are ready, running, scheduled
+    failed: list[FailedJob]
+    poison: str  # the id of the job that had to fail
+    mishaps: list[str]  # scenes that did not go as written
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the audit."""
+
+    claim: str
+    ok: bool
+    found: str
+
+
+def audit(evidence: Evidence) -> list[Finding]:
+    """Check every claim."""
+    return [check(evidence) for check in CHECKS]
+
+
+def scenes(evidence: Evidence) -> Finding:
+    """An audit of a drill that did not take place would prove nothing."""
+    return Finding("every scene took place", not evidence.mishaps, "; ".join(evidence.mishaps) or "as written")
+
+
+def no_order_lost(evidence: Evidence) -> Finding:
+    """What a customer has a receipt for is in the database."""
+    stored = {order.id for order in evidence.orders}
+    lost = {receipt.order_id for receipt in evidence.receipts if receipt.order_id is not None} - stored
+    return _finding("every order with a receipt is there", lost, f"{len(stored)} orders")
+
+
+def one_order_per_purchase(evidence: Evidence) -> Finding:
+    """However often the button was pressed."""
+    purchases = Counter(order.client_reference for order in evidence.orders)
+    pressed = Counter(receipt.purchase.client_reference for receipt in evidence.receipts)
+    repeated = sum(presses > 1 for presses in pressed.values())
+    return _finding("no purchase made two orders", _repeated(purchases), f"{repeated} double clicks")
+
+
+def one_mail_per_order(evidence: Evidence) -> Finding:
+    """By distinct Message-ID: that is how a mail program tells a repeated mail from a second one."""
+    return _told(
+        "every order has one mail",
+        evidence,
+        (mail.message_id.partition("@")[0] for mail in evidence.mails),
+        CONFIRMATION,
+    )
+
+
+def one_webhook_per_order(evidence: Evidence) -> Finding:
+    """By distinct webhook id."""
+    return _told("every order has one webhook", evidence, (webhook.id for webhook in evidence.webhooks), WEBHOOK)
+
+
+def stock_adds_up(evidence: Evidence) -> Finding:
+    """What is gone from the shelf is what was sold, item by item."""
+    sold: Counter[str] = Counter()
+    for order in evidence.orders:
+        sold[order.sku] += order.quantity
+    wrong = [
+        f"{sku}: {before} - {sold[sku]} sold, but {evidence.stock_after.get(sku)} left"
+        for sku, before in evidence.stock_before.items()
+        if before - sold[sku] != evidence.stock_after.get(sku) or before < sold[sku]
+    ]
+    return _finding("stock = stock before - units sold", wrong, f"{sold.total()} units of {len(sold)} items")
+
+
+def customers_see_it(evidence: Evidence) -> Finding:
+    """Every order's page says "confirmed"."""
+    wrong = [f"order {id}: {status}" for id, status in evidence.statuses.items() if status != "confirmed"]
+    return _finding("every order page says confirmed", wrong, f"{len(evidence.statuses)} pages")
+
+
+def no_job_left(evidence: Evidence) -> Finding:
+    """Every job has ended: none lost on the way, none stuck."""
+    left = [f"{count} {state}" for state, count in evidence.unfinished.items() if count]
+    return _finding("no job is ready, running or scheduled", left, "none")
+
+
+def only_poison_failed(evidence: Evidence) -> Finding:
+    """The job that kills its workers was stopped, and took no other with it."""
+    failed = [(job.id, job.reason, job.crashes) for job in evidence.failed]
+    expected = [(evidence.poison, "crashed", 3)]
+    found = ", ".join(f"{job.task}: {job.reason} {job.crashes} times" for job in evidence.failed) or "none failed"
+    return Finding("the poison job failed, and it alone", failed == expected, found)
+
+
+CHECKS: tuple[Callable[[Evidence], Finding], ...] = (
+    scenes,
+    no_order_lost,
+    one_order_per_purchase,
+    one_mail_per_order,
+    one_webhook_per_order,
+    stock_adds_up,
+    customers_see_it,
+    no_job_left,
+    only_poison_failed,
+)
+
+
+def repeats(ids: Iterable[str]) -> int:
+    """How many deliveries repeated an earlier one. Each is a process that died between sending and writing it down."""
+    return sum(count - 1 for count in Counter(ids).values())
+
+
+def _told(claim: str, evidence: Evidence, sent: Iterable[str], type_: str) -> Finding:
+    deliveries = list(sent)
+    expected = {f"{type_}-{order.id}" for order in evidence.orders}
+    wrong = [f"missing {id}" for id in sorted(expected - set(deliveries))]
+    wrong += [f"unexpected {id}" for id in sorted(set(deliveries) - expected)]
+    return _finding(claim, wrong, f"{len(set(deliveries))} distinct, {repeats(deliveries)} came twice with the same id")
+
+
+def _repeated(counts: Counter[str]) -> list[str]:
+    return [f"{count} x {what}" for what, count in counts.items() if count > 1]
+
+
+def _finding(claim: str, wrong: Iterable[object], right: str) -> Finding:
+    problems = [str(problem) for problem in wrong]
+    more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+    return Finding(claim, not problems, ", ".join(problems[:3]) + more if problems else right)

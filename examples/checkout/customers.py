@@ -1,0 +1,125 @@
+"""Customers: threads that place orders over real HTTP, and are as persistent as a good client is."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+
+import httpx2
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """One click of "buy". The reference is made once per purchase; every retry sends the same one."""
+
+    sku: str
+    quantity: int
+    customer_email: str
+    client_reference: str
+
+    @classmethod
+    def of(cls, sku: str, quantity: int = 1) -> Purchase:
+        """A new purchase by a new customer."""
+        reference = uuid.uuid4().hex
+        return cls(sku, quantity, f"customer-{reference[:8]}@mail.example", reference)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What the shop answered. The customer relies on it: an order with a receipt must never be lost."""
+
+    purchase: Purchase
+    status: int
+    order_id: int | None  # None: refused
+    at: float  # time.monotonic, when the button was pressed
+
+
+class Customers:
+    """All who buy at the shop. `receipts` grows as the answers come."""
+
+    def __init__(self, shop_url: str) -> None:
+        self.receipts: list[Receipt] = []
+        self.gave_up: list[Purchase] = []
+        self._shop = httpx2.Client(base_url=shop_url, timeout=5, trust_env=False)
+        self._threads: list[threading.Thread] = []
+        self._leave = threading.Event()
+
+    @property
+    def orders(self) -> int:
+        """How many different orders the shop has confirmed to them."""
+        return len({receipt.order_id for receipt in tuple(self.receipts) if receipt.order_id is not None})
+
+    def buy(self, purchase: Purchase, patience: float = 20) -> Receipt | None:
+        """Press the button; without an answer press it again, for `patience` seconds. None: gave up."""
+        pressed = time.monotonic()
+        while not self._leave.is_set():
+            try:
+                answer = self._shop.post("/orders", json=vars(purchase))
+            except httpx2.TransportError:  # the shop is away: nobody knows whether the order was placed
+                answer = None
+            if answer is not None and answer.status_code < 500:
+                order_id = answer.json()["order_id"] if answer.is_success else None
+                receipt = Receipt(purchase, answer.status_code, order_id, pressed)
+                self.receipts.append(receipt)
+                return receipt
+            if time.monotonic() - pressed >= patience or self._leave.wait(0.2):
+                break
+        self.gave_up.append(purchase)
+        return None
+
+    def buy_at_once(self, *purchases: Purchase) -> list[Receipt | None]:
+        """Press all buttons at the same moment."""
+        together = threading.Barrier(len(purchases))
+        answers: list[Receipt | None] = [None] * len(purchases)
+
+        def press(place: int) -> None:
+            together.wait()
+            answers[place] = self.buy(purchases[place])
+
+        threads = [threading.Thread(target=press, args=(place,), daemon=True) for place in range(len(purchases))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return answers
+
+    def arrive(self, purchases: list[Purchase], per_second: float, threads: int = 4) -> None:
+        """Buy all of it in the background, evenly spread over time."""
+        start, turns, lock = time.monotonic(), enumerate(purchases), threading.Lock()
+
+        def keep_buying() -> None:
+            while True:
+                with lock:
+                    place, purchase = next(turns, (0, None))
+                if purchase is None or self._leave.wait(max(0.0, start + place / per_second - time.monotonic())):
+                    return
+                self.buy(purchase)
+
+        self._threads = [threading.Thread(target=keep_buying, daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def busy(self) -> bool:
+        """Are some still buying?"""
+        return any(thread.is_alive() for thread in self._threads)
+
+    def status_of(self, order_id: int) -> str:
+        """Look the order up in the shop, as its customer would."""
+        answer = self._shop.get(f"/orders/{order_id}")
+        return str(answer.json().get("status", answer.status_code))
+
+    def leave(self) -> None:
+        """Stop buying. May be called twice."""
+        self._leave.set()
+        for thread in self._threads:
+            thread.join(timeout=6)
+        self._shop.close()
+
+
+def assortment(count: int, skus: list[str]) -> list[Purchase]:
+    """Purchases of one to three units, over all items in turn."""
+    return [Purchase.of(sku, 1 + place % 3) for place, sku in zip(range(count), itertools.cycle(skus), strict=False)]

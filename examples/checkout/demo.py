@@ -1,0 +1,230 @@
+"""The director: opens the shop, sends customers, breaks things, and audits the outcome.
+
+python -m examples.checkout.demo [--orders 200] [--per-second 12] [--folder build/demo]
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from .audit import audit
+from .cast import LAST_UNIT, Cast
+from .customers import Purchase, assortment
+from .report import Report, figures
+from .shop.price_lists import CORRUPT
+from .stage import Figures, Stage
+
+SKUS = ["espresso-cup", "teapot", "kettle", "coffee-grinder"]
+
+
+class Director:
+    """One performance. Every scene is a method; `perform` is the script."""
+
+    def __init__(self, orders: int, per_second: float, folder: Path) -> None:
+        self.wanted = orders
+        self.per_second = per_second
+        self.folder = folder
+        self.deaths = 0
+        self.mishaps: list[str] = []
+        self.poison = ""
+        self.cast = Cast(folder, dict.fromkeys(SKUS, orders) | {LAST_UNIT: 1}, self.process_died)
+        self.stage = Stage(self.figures)
+
+    def run(self) -> Report:
+        """Perform, audit, and leave no process behind, whatever happens."""
+        try:
+            with self.stage:
+                self.cast.enter()
+                self.perform()
+                evidence = self.cast.evidence(self.poison)
+                self.stage.note("the curtain falls: every process is asked to stop")
+                self.mishaps += self.cast.leave()
+        finally:
+            self.cast.leave()
+        findings = audit(replace(evidence, mishaps=self.mishaps))
+        return Report(
+            ok=all(finding.ok for finding in findings),
+            seconds=self.stage.second,
+            store=self.cast.store_url.partition(":")[0],
+            findings=findings,
+            figures=figures(evidence, self.deaths),
+            timeline=self.stage.timeline,
+        )
+
+    def perform(self) -> None:
+        """The script."""
+        if not self.wait_for("the shop opens", self.cast.shop_is_open, 20):
+            return
+        self.stage.note(f"{self.wanted} orders begin to arrive, {self.per_second:g} a second")
+        self.cast.customers.arrive(assortment(self.wanted, SKUS), self.per_second)
+        self.after(0.10, self.mail_outage)
+        self.after(0.45, self.worker_is_killed_at_work)
+        self.after(0.55, self.poison_job)
+        self.after(0.65, self.killed_before_sending)
+        self.after(0.75, self.merchant_outage)
+        self.after(0.85, self.killed_after_sending)
+        self.wait_for("all customers have ordered", lambda: not self.cast.customers.busy, 60)
+        self.double_click()
+        self.two_buyers_of_the_last_unit()
+        self.shop_is_killed_after_commit()
+        self.last_jobs_finish()
+
+    def mail_outage(self) -> None:
+        """Nothing is mailed for a while, and nothing is lost."""
+        self.stage.note("the mail server goes down; orders go on")
+        self.cast.mail.down()
+        time.sleep(4)
+        self.cast.mail.up()
+        self.stage.note("the mail server is back")
+
+    def worker_is_killed_at_work(self) -> None:
+        """SIGKILL, while it waits for the mail server's answer."""
+        self.cast.mail.delay = 0.4
+        before = len(self.cast.mail.mails)
+        self.wait_for("a mail is on its way", lambda: len(self.cast.mail.mails) > before, 10)
+        self.stage.note("worker-1 is killed in the middle of its jobs")
+        self.cast.workers[0].kill()
+        self.cast.mail.delay = 0.0
+
+    def poison_job(self) -> None:
+        """A job that kills whoever runs it, among many that do no harm."""
+        self.stage.note("a corrupt price list comes in: whoever imports it crashes")
+        self.poison = self.cast.import_price_list(CORRUPT)
+        for list_id in range(3):
+            self.cast.import_price_list(list_id)
+
+    def killed_before_sending(self) -> None:
+        """The row is there, the mail is not: the next run must send it."""
+        self.stage.note("one worker each will die between noting down a mail, or a webhook, and sending it")
+        self.drill("confirmation_email.after_insert")
+        self.drill("merchant_webhook.after_insert")
+
+    def killed_after_sending(self) -> None:
+        """The mail is out, nobody has noted it down: it may come twice, under one Message-ID."""
+        self.stage.note("one worker will die between sending a mail and noting it down")
+        self.drill("confirmation_email.after_send")
+
+    def merchant_outage(self) -> None:
+        """The merchant answers, but with 503."""
+        self.stage.note("the merchant's server answers 503 to everything")
+        self.cast.merchant.failing = True
+        time.sleep(2)
+        self.cast.merchant.failing = False
+        self.stage.note("the merchant's server works again")
+
+    def double_click(self) -> None:
+        """Two clicks, one order."""
+        purchase = Purchase.of(SKUS[0])
+        answers = self.cast.customers.buy_at_once(purchase, purchase)
+        ids = {answer.order_id for answer in answers if answer}
+        one = len(ids) == 1 and None not in ids
+        self.expect("a double click makes one order", happened=one, otherwise=f"orders {ids}")
+
+    def two_buyers_of_the_last_unit(self) -> None:
+        """One is glad, the other gets a clear answer."""
+        answers = self.cast.customers.buy_at_once(Purchase.of(LAST_UNIT), Purchase.of(LAST_UNIT))
+        statuses = sorted(answer.status for answer in answers if answer)
+        one = statuses == [201, 409]
+        self.expect("of two buyers one gets the last unit, one a 409", happened=one, otherwise=f"{statuses}")
+
+    def shop_is_killed_after_commit(self) -> None:
+        """The order is committed, its jobs are not enqueued, and the customer does not try again."""
+        self.stage.note("the web server dies between commit and enqueue, and the customer walks away")
+        (self.cast.drills / "order.after_commit").touch()
+        self.cast.customers.buy(Purchase.of(SKUS[1]), patience=0)
+        alone = len(self.cast.customers.gave_up) == 1
+        self.expect("that customer got no answer", happened=alone, otherwise="an answer came")
+        self.wait_for("the shop is open again", self.cast.shop_is_open, 20)
+        self.wait_for("the sweep has found the order", self.every_order_is_told, 30)
+
+    def last_jobs_finish(self) -> None:
+        """Every queue runs empty, in bounded time."""
+        self.wait_for("every job has ended", lambda: not any(self.cast.unfinished().values()), 45)
+
+    def every_order_is_told(self) -> bool:
+        """Has each order's mail arrived? The one nobody has a receipt for makes one more."""
+        mailed = {mail.message_id for mail in tuple(self.cast.mail.mails)}
+        return len(mailed) > self.cast.customers.orders
+
+    def after(self, share: float, scene: Callable[[], None]) -> None:
+        """Play a scene once this share of the orders is in."""
+        orders = round(share * self.wanted)
+        if until(lambda: self.cast.customers.orders >= orders, 60):
+            scene()
+        else:
+            self.expect(f"scene {scene.__name__}", happened=False, otherwise=f"{orders} orders never came in")
+
+    def drill(self, point: str) -> None:
+        """Have the next process that reaches `point` die there."""
+        order = self.cast.drills / point
+        order.touch()
+        self.wait_for(f"died at {point}", lambda: not order.exists(), 20)
+
+    def wait_for(self, what: str, happened: Callable[[], bool], timeout: float) -> bool:
+        """Wait, but not for ever: what does not happen is a mishap, and the audit will say so."""
+        return self.expect(what, happened=until(happened, timeout), otherwise=f"not within {timeout:g} s")
+
+    def expect(self, what: str, *, happened: bool, otherwise: str) -> bool:
+        """Note what happened, or that it did not."""
+        self.stage.note(what if happened else f"OFF: {what}: {otherwise}")
+        if not happened:
+            self.mishaps.append(f"{what}: {otherwise}")
+        return happened
+
+    def process_died(self, name: str, code: int) -> None:
+        """Called by the supervisor, which then starts another."""
+        self.deaths += 1
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        self.stage.note(f"{name} died ({how}), another takes its place")
+
+    def figures(self) -> Figures:
+        """What the bottom line of the screen shows."""
+        jobs = self.cast.unfinished()
+        return {
+            "orders": f"{self.cast.customers.orders}/{self.wanted}",
+            "mails": str(len(self.cast.mail.mails)),
+            "webhooks": str(len(self.cast.merchant.webhooks)),
+            "jobs waiting": str(jobs["ready"] + jobs["scheduled"]),
+            "running": str(jobs["running"]),
+            "failed": str(len(self.cast.failed())),
+            "processes died": str(self.deaths),
+        }
+
+
+def until(happened: Callable[[], bool], timeout: float) -> bool:
+    """Wait until something has happened; False if it has not within `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not (done := happened()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return done
+
+
+def main() -> int:
+    """Run the demo. Exit code 0: every claim holds; 1: one is off; 130: interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m examples.checkout.demo", description="The checkout marketplace.")
+    parser.add_argument("--orders", type=int, default=200, help="how many orders arrive (default 200)")
+    parser.add_argument("--per-second", type=float, default=12, help="how fast (default 12)")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("build/demo"), help="for databases, logs, report (default build/demo)"
+    )
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave as on Ctrl-C, and take every child along
+    try:
+        report = Director(options.orders, options.per_second, options.folder).run()
+    except KeyboardInterrupt:
+        print("interrupted; every process is stopped", file=sys.stderr)
+        return 130
+    readable = report.write(options.folder)
+    print(f"\n{report.table()}\n")
+    print(f"{'All claims hold' if report.ok else 'Something is OFF'} after {report.seconds:.0f} s. Report: {readable}")
+    return 0 if report.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The shop: what you would write yourself."""

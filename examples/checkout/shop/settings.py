@@ -1,0 +1,46 @@
+"""What the shop needs to know about its surroundings, from the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every default suits a developer's machine."""
+
+    database_url: str = "sqlite:///build/checkout/shop.db"  # orders and stock
+    store_url: str = "sqlite:///build/checkout/jobs.db"  # jobs: sqlite:///..., redis://...
+    store_name: str = "checkout"  # keeps several shops in one store apart
+    smtp_host: str = "127.0.0.1"
+    smtp_port: int = 1025
+    merchant_url: str = "http://127.0.0.1:8025/webhooks"
+    drills: Path | None = None  # see drills.py; never set in production
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Settings:
+        """Read CHECKOUT_DATABASE_URL, CHECKOUT_STORE_URL and so on; what is not set keeps its default."""
+
+        def given(name: str, default: str) -> str:
+            return environment.get(f"CHECKOUT_{name}", default)
+
+        drills = given("DRILLS", "")
+        return cls(
+            database_url=given("DATABASE_URL", cls.database_url),
+            store_url=given("STORE_URL", cls.store_url),
+            store_name=given("STORE_NAME", cls.store_name),
+            smtp_host=given("SMTP_HOST", cls.smtp_host),
+            smtp_port=int(given("SMTP_PORT", str(cls.smtp_port))),
+            merchant_url=given("MERCHANT_URL", cls.merchant_url),
+            drills=Path(drills) if drills else None,
+        )
+
+
+@cache
+def settings() -> Settings:
+    """The settings of this process."""
+    return Settings.from_environment(os.environ)

@@ -1,0 +1,1 @@
+"""The world outside the shop: real servers on the loopback interface that misbehave on cue."""

@@ -1,0 +1,88 @@
+"""The audit must be able to say OFF: each claim is broken once, and only that claim is off."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from examples.checkout.audit import Evidence, FailedJob, OrderRow, audit
+from examples.checkout.customers import Purchase, Receipt
+from examples.checkout.report import Report, figures
+from examples.checkout.stage import Event
+from examples.checkout.world.mail import Mail
+from examples.checkout.world.merchant import Webhook
+
+BUYERS = [Purchase("teapot", 2, "a@mail.example", "click-1"), Purchase("kettle", 1, "b@mail.example", "click-2")]
+
+
+def mailed(order_id: int, at: float = 2.0) -> Mail:
+    return Mail(f"confirmation_email-{order_id}@shop.example", "a@mail.example", at)
+
+
+def told(order_id: int) -> Webhook:
+    return Webhook(f"merchant_webhook-{order_id}", order_id, 2.0)
+
+
+GOOD = Evidence(
+    receipts=[Receipt(BUYERS[0], 201, 1, 1.0), Receipt(BUYERS[1], 201, 2, 1.5), Receipt(BUYERS[1], 200, 2, 1.5)],
+    orders=[OrderRow(1, "click-1", "teapot", 2), OrderRow(2, "click-2", "kettle", 1)],
+    stock_before={"teapot": 5, "kettle": 5},
+    stock_after={"teapot": 3, "kettle": 4},
+    mails=[mailed(1), mailed(2), mailed(2, at=3.0)],
+    webhooks=[told(1), told(2)],
+    statuses={1: "confirmed", 2: "confirmed"},
+    unfinished={"ready": 0, "running": 0, "scheduled": 0},
+    failed=[FailedJob("job-9", "import_price_list", "crashed", 3)],
+    poison="job-9",
+    mishaps=[],
+)
+BROKEN = {
+    "every scene took place": {"mishaps": ["the shop opens: not within 20 s"]},
+    "every order with a receipt is there": {"receipts": [*GOOD.receipts, Receipt(BUYERS[0], 201, 3, 1.0)]},
+    "every order has one mail": {"mails": [mailed(1)]},
+    "every order has one webhook": {"webhooks": [told(1), told(2), told(3)]},
+    "stock = stock before - units sold": {"stock_after": {"teapot": 3, "kettle": 5}},
+    "every order page says confirmed": {"statuses": {1: "confirmed", 2: "pending"}},
+    "no job is ready, running or scheduled": {"unfinished": {"ready": 0, "running": 1, "scheduled": 0}},
+    "the poison job failed, and it alone": {"failed": [*GOOD.failed, FailedJob("mail:1", "mail", "SMTPException", 0)]},
+}
+
+
+def test_good_evidence_passes_and_repeats_are_counted() -> None:
+    findings = audit(GOOD)
+    assert [finding.claim for finding in findings if not finding.ok] == []
+    assert "2 distinct, 1 came twice with the same id" in [finding.found for finding in findings]
+    assert figures(GOOD, deaths=4)["mails that came twice"] == 1
+
+
+@pytest.mark.parametrize("claim", BROKEN)
+def test_a_broken_claim_is_off_and_no_other(claim: str) -> None:
+    findings = audit(replace(GOOD, **BROKEN[claim]))
+    assert [finding.claim for finding in findings if not finding.ok] == [claim]
+
+
+def test_a_purchase_with_two_orders_is_off() -> None:
+    twice = replace(GOOD, orders=[OrderRow(1, "click-1", "teapot", 2), OrderRow(2, "click-1", "kettle", 1)])
+    assert [finding.claim for finding in audit(twice) if not finding.ok] == ["no purchase made two orders"]
+
+
+def test_the_report_says_what_is_off(tmp_path: Path) -> None:
+    evidence = replace(GOOD, mails=[mailed(1)])
+    report = Report(
+        ok=False,
+        seconds=12.0,
+        store="sqlite",
+        findings=audit(evidence),
+        figures=figures(evidence, deaths=1),
+        timeline=[Event(1.5, "the mail server goes down")],
+    )
+    page = report.write(tmp_path).read_text(encoding="utf-8")
+    assert "SOMETHING IS OFF" in page
+    assert "| OFF | every order has one mail | missing confirmation_email-2 |" in page
+    assert "| 1.5 | the mail server goes down |" in page
+    data = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert data["ok"] is False
+    assert data["figures"]["orders"] == 2
