@@ -1,0 +1,352 @@
+"""The composition root: a URL becomes a store and a driver. The only file that knows concrete stores."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from urllib.parse import urlsplit
+
+from headrace.config import Config
+from headrace.core.durations import seconds
+from headrace.core.moments import When
+from headrace.core.operations import Enqueued, NewJob
+from headrace.core.ports import Driver
+from headrace.core.retry import Retry
+from headrace.core.unique import Unique
+from headrace.drivers.system import IdMaker, SystemClock
+from headrace.errors import ConfigError
+from headrace.sending import Sender
+from headrace.task import Task, define
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from headrace.ajobs import AsyncJobs
+    from headrace.coalesce import AsyncSender
+    from headrace.jobs import Jobs
+    from headrace.middleware import Middleware
+    from headrace.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Headrace:
+    """An app: its store, its tasks, its settings.
+
+    Safe to make at import time and to share between threads, event loops and forked processes: the store is
+    opened by the first operation.
+
+    Args:
+        url: `sqlite:///file.db` (relative), `sqlite:////absolute/file.db`, `redis://host:port/db`, `rediss://`,
+            `unix://`, or `memory://` (jobs live as long as the process).
+        name: prefix of everything in the store; apps with different names share a store unseen.
+        lease: how long after its last heartbeat a worker loses its jobs. Seconds, a timedelta, or a text like "30s".
+        heartbeat: at most a third of the lease.
+        resend: how long an enqueue is sent again when the store does not answer; 0 raises at once.
+        busy_timeout: SQLite only: how long a statement waits for the file.
+
+    Raises:
+        ConfigError: a setting is out of range or contradicts another, or an extra is not installed.
+    """
+
+    def __init__(
+        self,
+        url: str = "sqlite:///headrace.db",
+        name: str = "headrace",
+        *,
+        lease: timedelta | float | str = 30,
+        heartbeat: timedelta | float | str = 10,
+        resend: timedelta | float | str = 5,
+        busy_timeout: timedelta | float | str = 5,
+    ) -> None:
+        self.config = Config(
+            url=url,
+            name=name,
+            lease_s=seconds(lease),
+            heartbeat_s=seconds(heartbeat),
+            resend_s=seconds(resend),
+            busy_timeout_s=seconds(busy_timeout),
+        )
+        _check_url(url)
+        self.clock = SystemClock()
+        self.ids: Callable[[], str] = IdMaker(self.clock)
+        # of the operating system, so that forked processes do not share a sequence
+        self.rng: random.Random = random.SystemRandom()
+        self.middleware: list[Middleware] = []
+        self._tasks: dict[str, Task[..., Any]] = {}
+        self._driver: Driver | None = None
+        self._lock = threading.Lock()
+        self._sender = Sender(lambda: self.driver, self.clock, self.rng, self.config.resend_s)
+
+    # -- tasks
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """All tasks by name and by alias."""
+        return MappingProxyType(self._tasks)
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        aliases: Iterable[str] = (),
+        queue: str = "default",
+        priority: int = 0,
+        retry: Retry | int = ...,
+        timeout: timedelta | float | str | None = None,
+        expires: When | None = None,
+        deadline: When | None = None,
+        unique: Unique | str | Callable[..., str] | None = None,
+        keep: timedelta | float | str | None = None,
+        log: Iterable[str] = (),
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(self, function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+        """Make a function a task: `@app.task` or `@app.task(queue="mail", ...)`.
+
+        Args:
+            function: a plain or an async function with annotated parameters.
+            name: in the store; by default module and qualified name.
+            aliases: former names under which jobs may still wait.
+            queue: by default "default".
+            priority: -100 to 100, higher runs first within its queue.
+            retry: a policy, or the number of attempts. By default 5 attempts with exponential backoff.
+            timeout: of one run. None: unlimited.
+            expires: a job that has not started by then is expired.
+            deadline: no run starts after it.
+            unique: a key, see `Unique`; a str is a template such as "order-{order_id}".
+            keep: how long a succeeded job can still be looked at. By default it is deleted at once.
+            log: names of arguments that every log line of the job carries.
+
+        Raises:
+            ConfigError: an option is out of range, or another function has this name already.
+            TaskError: the function's parameters or annotations cannot be sent.
+        """
+        if function is None:
+            return lambda decorated: self._register(define(self, decorated, **options))
+        return self._register(define(self, function, **options))
+
+    def _register(self, task: Task[P, R]) -> Task[P, R]:
+        with self._lock:
+            for name in (task.name, *task.aliases):
+                other = self._tasks.get(name)
+                if other is not None and not _same_code(other.function, task.function):
+                    raise ConfigError(
+                        f"the task name {name!r} is taken by {other.function.__module__}.{other.function.__qualname__}: "
+                        "give one of them another name="
+                    )
+            for name in (task.name, *task.aliases):
+                self._tasks[name] = task
+        return task
+
+    # -- what tasks ask of their app
+
+    def new_id(self) -> str:
+        """An id for a job: UUIDv7, growing within this process."""
+        return self.ids()
+
+    def send(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store jobs, all or none."""
+        return self._sender.send(jobs)
+
+    async def asend(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store jobs, all or none."""
+        return await self._async_sender.send(jobs)
+
+    async def asend_one(self, job: NewJob) -> Enqueued:
+        """Store one job, together with those of other coroutines."""
+        return await self._async_sender.send_one(job)
+
+    @cached_property
+    def _async_sender(self) -> AsyncSender:
+        from headrace.coalesce import AsyncSender
+
+        return AsyncSender(lambda: self.driver, self._sender)
+
+    # -- the store
+
+    @property
+    def driver(self) -> Driver:
+        """The store with its connection, made when first asked for.
+
+        Raises:
+            ConfigError: the extra for this URL is not installed.
+        """
+        if self._driver is None:
+            with self._lock:
+                if self._driver is None:
+                    self._driver = make_driver(self.config)
+        return self._driver
+
+    @driver.setter
+    def driver(self, driver: Driver) -> None:
+        self._driver = driver
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """Look at and act on jobs, from synchronous code."""
+        from headrace.jobs import Jobs
+
+        return Jobs(self)
+
+    @cached_property
+    def ajobs(self) -> AsyncJobs:
+        """The same, awaited."""
+        from headrace.ajobs import AsyncJobs
+
+        return AsyncJobs(self)
+
+    def worker(
+        self, queues: Sequence[str] | Mapping[str, float] | str | None = None, *, id: str | None = None, **options: Any
+    ) -> Worker:
+        """A worker for `queues` (by default those of all tasks, sorted); `await worker.run()` starts it.
+
+        Options are the fields of `WorkerOptions`: concurrency, threads, grace, max_jobs, max_age, max_memory and others.
+
+        Raises:
+            ConfigError: an option is out of range.
+        """
+        from headrace.worker import Worker, WorkerOptions
+        from headrace.worker.options import parse_queues
+
+        if queues is None:
+            queues = sorted({task.queue for task in self._tasks.values()})
+        names, weights = parse_queues(queues)
+        return Worker(self, WorkerOptions(queues=names, weights=weights, **options), id=id or worker_id())
+
+    def close(self) -> None:
+        """Close what synchronous calls opened. May be called twice; the app opens again when used again."""
+        if self._driver is not None:
+            self._driver.close()
+
+    async def aclose(self) -> None:
+        """Close everything."""
+        if self._driver is not None:
+            await self._driver.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"Headrace({safe_url(self.config.url)!r}, name={self.config.name!r})"
+
+
+def worker_id() -> str:
+    """Host, process and a random part: a restarted worker is another one."""
+    import secrets
+    import socket
+
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def _same_code(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """The same function, or the same place in a module that was loaded again."""
+    if one is other:
+        return True
+    first, second = getattr(one, "__code__", None), getattr(other, "__code__", None)
+    if first is None or second is None:
+        return False
+    return (first.co_filename, first.co_qualname, first.co_firstlineno) == (
+        second.co_filename,
+        second.co_qualname,
+        second.co_firstlineno,
+    )
+
+
+# -- URLs
+
+
+def safe_url(url: str) -> str:
+    """`url` without its password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    user, _, host = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{user.partition(':')[0]}:***@{host}").geturl()
+
+
+def _check_url(url: str) -> None:
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme not in _DRIVERS:
+        raise ConfigError(
+            f"url is {safe_url(url)!r}: it must begin with one of {', '.join(f'{name}://' for name in _DRIVERS)}"
+        )
+    _DRIVERS[scheme][0](url)
+
+
+def make_driver(config: Config) -> Driver:
+    """The store and driver that `config.url` names. Opens nothing yet.
+
+    Raises:
+        ConfigError: the extra for it is not installed.
+    """
+    return _DRIVERS[config.url.partition("://")[0]][1](config)
+
+
+def sqlite_path(url: str) -> str:
+    """The file of a sqlite URL: three slashes and a relative path, or four and an absolute one."""
+    path = url.removeprefix("sqlite://")
+    if not path.startswith("/") or path == "/":
+        raise ConfigError(f"url is {url!r}: write sqlite:///relative.db or sqlite:////absolute/path.db")
+    if path == "/:memory:":
+        raise ConfigError("url is 'sqlite:///:memory:', which every thread would see empty: use memory://")
+    return path[1:]
+
+
+def _sqlite(config: Config) -> Driver:
+    from headrace.drivers.sqlite import SQLiteDriver
+    from headrace.stores.sqlite import SQLiteStore
+
+    store = SQLiteStore(prefix=f"{config.name.replace('-', '_')}_")
+    return SQLiteDriver(sqlite_path(config.url), store, busy_timeout=config.busy_timeout_s)
+
+
+def _redis(config: Config) -> Driver:
+    try:
+        import redis  # noqa: F401 - to tell a missing client from an error in ours
+    except ImportError:
+        raise ConfigError("the client library for Redis is missing: pip install headrace[redis]") from None
+    from headrace.drivers.redis import RedisDriver
+    from headrace.stores.redis import RedisStore
+
+    return RedisDriver(config.url, RedisStore(name=config.name))
+
+
+def _memory(config: Config) -> Driver:
+    from headrace.drivers.memory import MemoryDriver
+    from headrace.stores.memory import MemoryStore
+
+    return MemoryDriver(MemoryStore())
+
+
+_DRIVERS: dict[str, tuple[Callable[[str], object], Callable[[Config], Driver]]] = {
+    "sqlite": (sqlite_path, _sqlite),
+    "redis": (urlsplit, _redis),
+    "rediss": (urlsplit, _redis),
+    "unix": (urlsplit, _redis),
+    "memory": (urlsplit, _memory),
+}

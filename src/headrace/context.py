@@ -1,0 +1,89 @@
+"""What a handler may know about the job it runs."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from datetime import datetime
+
+import msgspec
+
+from headrace.core import settle
+from headrace.core.codec import Envelope
+from headrace.core.moments import aware
+from headrace.core.operations import ClaimedJob
+from headrace.core.trail import Trail
+from headrace.errors import TaskError
+
+
+class JobContext(msgspec.Struct, kw_only=True):
+    """The running job. Reading is safe from any thread."""
+
+    id: str
+    task: str
+    queue: str
+    attempt: int  # 1 for the first run
+    token: int  # grows with each claim of this job
+    enqueued_us: int  # on the store's clock
+    deadline_us: int | None = None  # no retry starts after
+    headers: dict[str, str] = {}
+    tags: tuple[str, ...] = ()
+    tenant: str | None = None
+    cancel_requested: bool = False  # somebody wants this run to end: stop when it is safe to
+
+    @classmethod
+    def of(cls, job: ClaimedJob, envelope: Envelope, trail: Trail, task: str) -> JobContext:
+        """The context of one claim."""
+        deadline_us = None
+        if envelope.deadline_in_us is not None or envelope.deadline_at_us is not None:
+            _, deadline_us = settle.limits(job.created_us, job.base_us, envelope)
+        return cls(
+            id=job.id,
+            task=task,
+            queue=job.queue,
+            attempt=trail.attempts + 1,
+            token=job.token,
+            enqueued_us=job.created_us,
+            deadline_us=deadline_us,
+            headers=envelope.headers,
+            tags=envelope.tags,
+            tenant=envelope.tenant,
+        )
+
+    @property
+    def fence(self) -> int:
+        """Hand it to a service that takes fencing tokens: a later run of this job always has a greater one."""
+        return self.token
+
+    @property
+    def enqueued(self) -> datetime:
+        """When the job was enqueued, aware, in UTC."""
+        return aware(self.enqueued_us)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """After this moment no further run starts; aware, in UTC."""
+        return None if self.deadline_us is None else aware(self.deadline_us)
+
+    def request_cancel(self) -> None:
+        """Ask the handler to end: called by the worker."""
+        self.cancel_requested = True
+
+
+_current: ContextVar[JobContext | None] = ContextVar("headrace_job", default=None)
+
+
+def enter(context: JobContext | None) -> None:
+    """Make `context` the current one of this asyncio task, or of this copy of a thread's context."""
+    _current.set(context)
+
+
+def current_job() -> JobContext:
+    """The job this code runs in, in coroutines and in the threads of synchronous handlers.
+
+    Raises:
+        TaskError: no job is running here.
+    """
+    context = _current.get()
+    if context is None:
+        raise TaskError("current_job() was called outside of a job: pass what you need as arguments")
+    return context

@@ -1,0 +1,64 @@
+"""The clock, the ids and the randomness of the outside world. Everything else is handed these."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable
+
+from headrace.core.ids import uuid7
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def monotonic(self) -> float:
+        """Seconds; only differences mean anything."""
+        return time.monotonic()
+
+    def unix_us(self) -> int:
+        """Microseconds since the epoch, as this machine believes. Leases and due times use the store's clock instead."""
+        return time.time_ns() // 1000
+
+    def sleep(self, seconds: float) -> None:
+        """Block this thread."""
+        time.sleep(seconds)
+
+
+class IdMaker:
+    """Makes UUIDv7 ids that grow with each call, also when the clock steps back. Safe for threads and forks."""
+
+    __slots__ = ("__weakref__", "_clock", "_last", "_lock", "_random")
+
+    def __init__(self, clock: SystemClock | None = None, rng: random.Random | None = None) -> None:
+        self._clock = clock or SystemClock()
+        # Not the module's generator: a program that seeds it would make the same ids in each of its processes.
+        self._random = rng or random.Random()
+        self._last = 0
+        self._lock = threading.Lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_renewer(weakref.ref(self)))
+
+    def __call__(self) -> str:
+        """A new id."""
+        with self._lock:
+            self._last = now = max(self._last + 1, self._clock.unix_us())
+            bits = self._random.getrandbits(62)
+        return uuid7(now, bits)
+
+    def renew(self) -> None:
+        """In a forked child: a lock nobody holds (B121) and randomness of its own."""
+        self._lock = threading.Lock()
+        self._random = random.Random()
+
+
+def _renewer(maker: weakref.ref[IdMaker]) -> Callable[[], None]:
+    def renew() -> None:
+        alive = maker()
+        if alive is not None:
+            alive.renew()
+
+    return renew

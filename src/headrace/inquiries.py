@@ -1,0 +1,296 @@
+"""Questions to the store that take several operations, as generators: `Jobs` and `AsyncJobs` run the same ones.
+
+A generator yields operations, receives their answers, and returns its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from headrace.core import codec
+from headrace.core import operations as ops
+from headrace.core.moments import aware
+from headrace.core.ports import Driver
+from headrace.core.states import State
+from headrace.errors import InvalidArguments, UnreadableEnvelope
+from headrace.jobinfo import JobInfo, job_info
+from headrace.task import Task
+
+R = TypeVar("R")
+Inquiry = Generator[ops.Operation[Any], Any, R]
+Tasks = Mapping[str, Task[..., Any]]
+Progress = Callable[[int, int], None]
+"""Called with how many are done and how many there are in all (0: not known)."""
+
+PAGE = 1_000
+AHEAD = 10_000  # jobs that `why` looks through for the one it is asked about
+
+
+class Retried(msgspec.Struct, frozen=True):
+    """`retried`: how many are ready again; `skipped`: id -> why not."""
+
+    retried: int
+    skipped: dict[str, str]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A waiting job that this code cannot run."""
+
+    id: str
+    task: str
+    queue: str
+    problem: str
+
+
+def drive(inquiry: Inquiry[R], driver: Driver) -> R:
+    """Run `inquiry` in this thread."""
+    try:
+        operation = next(inquiry)
+        while True:
+            operation = inquiry.send(driver.run(operation))
+    except StopIteration as stop:
+        answer: R = stop.value
+        return answer
+
+
+async def adrive(inquiry: Inquiry[R], driver: Driver) -> R:
+    """The same, awaited."""
+    try:
+        operation = next(inquiry)
+        while True:
+            operation = inquiry.send(await driver.arun(operation))
+    except StopIteration as stop:
+        answer: R = stop.value
+        return answer
+
+
+# -- failed jobs
+
+
+def retry(ids: str | Iterable[str]) -> Inquiry[Retried]:
+    """Make failed jobs ready again."""
+    retried = 0
+    skipped: dict[str, str] = {}
+    for chunk in _chunks([ids] if isinstance(ids, str) else list(ids)):
+        answer: ops.Replayed = yield ops.Replay(chunk)
+        retried += len(answer.replayed)
+        skipped |= answer.skipped
+    return Retried(retried, skipped)
+
+
+def retry_failed(
+    queue: str | None, task: str | None, reason: str | None, progress: Progress | None
+) -> Inquiry[Retried]:
+    """The same for all failed jobs that match."""
+    by_queue = yield from _failed(queue, task, reason)
+    total = sum(map(len, by_queue.values()))
+    retried, done = 0, 0
+    skipped: dict[str, str] = {}
+    for name, ids in by_queue.items():
+        for chunk in _chunks(ids):
+            answer: ops.Replayed = yield ops.Replay(chunk, name)
+            retried += len(answer.replayed)
+            skipped |= answer.skipped
+            done += len(chunk)
+            if progress:
+                progress(done, total)
+    return Retried(retried, skipped)
+
+
+def forget(ids: str | Iterable[str]) -> Inquiry[int]:
+    """Delete failed or kept jobs."""
+    forgotten = 0
+    for chunk in _chunks([ids] if isinstance(ids, str) else list(ids)):
+        forgotten += yield ops.Forget(chunk)
+    return forgotten
+
+
+def forget_failed(queue: str | None, task: str | None, reason: str | None, progress: Progress | None) -> Inquiry[int]:
+    """The same for all failed jobs that match."""
+    by_queue = yield from _failed(queue, task, reason)
+    total = sum(map(len, by_queue.values()))
+    forgotten, done = 0, 0
+    for name, ids in by_queue.items():
+        for chunk in _chunks(ids):
+            forgotten += yield ops.Forget(chunk, name)
+            done += len(chunk)
+            if progress:
+                progress(done, total)
+    return forgotten
+
+
+def prune(
+    age_us: int | None, most: int | None, queue: str | None, task: str | None, progress: Progress | None
+) -> Inquiry[int]:
+    """Delete old failed jobs, batch by batch."""
+    pruned = 0
+    while True:
+        batch: int = yield ops.Prune(age_us, most, queue, task, PAGE)
+        pruned += batch
+        if progress:
+            progress(pruned, 0)
+        if batch < PAGE:
+            return pruned
+
+
+def _failed(queue: str | None, task: str | None, reason: str | None) -> Inquiry[dict[str, list[str]]]:
+    """All matching ids, by queue. They are collected first: what fails again meanwhile is not retried twice (B135)."""
+    found: dict[str, list[str]] = {}
+    cursor = None
+    while True:
+        page: ops.Page = yield ops.List(State.FAILED, queue, task, reason, PAGE, cursor)
+        for view in page.jobs:
+            found.setdefault(view.queue, []).append(view.id)
+        cursor = page.next
+        if cursor is None:
+            return found
+
+
+def _chunks(ids: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for start in range(0, len(ids), PAGE):
+        yield tuple(ids[start : start + PAGE])
+
+
+# -- will this code run what is waiting?
+
+
+def check_waiting(tasks: Tasks, limit: int, progress: Progress | None) -> Inquiry[list[Problem]]:
+    """Decode up to `limit` waiting jobs as a worker with these tasks would."""
+    problems: list[Problem] = []
+    seen = 0
+    for state in (State.READY, State.SCHEDULED, State.PARKED):
+        cursor = None
+        while seen < limit:
+            page: ops.Page = yield ops.List(state, limit=min(PAGE, limit - seen), cursor=cursor, bodies=True)
+            for view in page.jobs:
+                problem = problem_of(view.body or b"", tasks)
+                if problem:
+                    problems.append(Problem(view.id, view.task, view.queue, problem))
+            seen += len(page.jobs)
+            cursor = page.next
+            if progress:
+                progress(seen, limit)
+            if cursor is None:
+                break
+    return problems
+
+
+def problem_of(body: bytes, tasks: Tasks) -> str:
+    """Why a worker with these tasks could not run the job; empty when it could."""
+    try:
+        envelope = codec.decode(body)
+    except UnreadableEnvelope as error:
+        return str(error)
+    task = tasks.get(envelope.task)
+    if task is None:
+        return f"no task is named {envelope.task!r}: keep it, or give its successor aliases=[{envelope.task!r}]"
+    try:
+        task.arguments.decode(envelope.args)
+    except InvalidArguments as error:
+        return str(error)
+    return ""
+
+
+# -- why is this job not running?
+
+
+def why(id: str, now_us: int) -> Inquiry[list[str]]:
+    """Plain sentences about where a job stands and what it waits for."""
+    view: ops.JobView | None = yield ops.Get(id)
+    if view is None:
+        return [
+            f"The store knows no job {id}.",
+            "It has succeeded (jobs of tasks without keep= are deleted then), it was forgotten or pruned, or it was never enqueued here.",
+        ]
+    info = job_info(view)
+    match view.state:
+        case State.READY:
+            return [*(yield from _why_ready(view, now_us)), *_past(info)]
+        case State.SCHEDULED:
+            due = aware(view.due_us)
+            cause = f" ({view.reason})" if view.reason else ""
+            return [
+                f"It is scheduled until {due.isoformat(timespec='seconds')}, in {_span(view.due_us - now_us)}{cause}.",
+                *_past(info),
+            ]
+        case State.RUNNING:
+            since = aware(view.claimed_us).isoformat(timespec="seconds") if view.claimed_us is not None else "?"
+            asked = ["It was asked to cancel."] if view.cancel else []
+            return [f"It is running: held by worker {view.worker} since {since}.", *asked, *_past(info)]
+        case State.PARKED:
+            return ["It is parked until what it depends on is available again.", *_past(info)]
+        case State.FAILED:
+            return [
+                f"It has failed: {info.failure}",
+                "It will not run again by itself; `headrace failed retry` makes it ready.",
+                *_past(info),
+            ]
+    return [f"It has ended: {view.state.value}{f' ({view.reason})' if view.reason else ''}.", *_past(info)]
+
+
+def _why_ready(view: ops.JobView, now_us: int) -> Inquiry[list[str]]:
+    ahead = yield from _ahead(view)
+    lines = [f"It is ready in queue {view.queue!r}; {ahead}."]
+    workers: list[ops.WorkerView] = yield ops.Workers()
+    listening = [worker for worker in workers if worker.queue in (None, view.queue)]
+    alive = [worker for worker in listening if worker.lease_until_us > now_us]
+    if not listening:
+        lines.append(
+            f"No live worker listens to queue {view.queue!r}: start one with `headrace work --queues {view.queue}`."
+        )
+    elif not alive:
+        last = max(worker.lease_until_us for worker in listening)
+        lines.append(f"No worker that could take it is alive: the last lease ran out {_span(now_us - last)} ago.")
+    else:
+        held = sum(worker.held for worker in alive)
+        where = (
+            f"that listen to {view.queue!r}"
+            if all(worker.queue for worker in alive)
+            else "in all, whatever queues they listen to"
+        )
+        lines.append(f"{_count(len(alive), 'live worker')} {where}, holding {_count(held, 'job')}.")
+    return lines
+
+
+def _ahead(view: ops.JobView) -> Inquiry[str]:
+    before, cursor = 0, None
+    while before < AHEAD:
+        page: ops.Page = yield ops.List(State.READY, view.queue, limit=PAGE, cursor=cursor)
+        for other in page.jobs:
+            if other.id == view.id:
+                higher = "of the same or a higher priority " if view.priority else ""
+                return f"{_count(before, 'job')} {higher}before it" if before else "it is the next"
+            before += 1
+        cursor = page.next
+        if cursor is None:
+            return "it was taken while we looked"
+    return f"more than {before:,} jobs before it"
+
+
+def _past(info: JobInfo) -> list[str]:
+    lines = []
+    counts = {name: number for name, number in info.counts.items() if number}
+    if counts:
+        lines.append(f"So far: {', '.join(_count(number, name.removesuffix('s')) for name, number in counts.items())}.")
+    if info.history and info.state is not State.FAILED:
+        lines.append(f"The last trouble: {info.failure}")
+    if info.problem:
+        lines.append(f"Its message: {info.problem}.")
+    return lines
+
+
+def _count(number: int, what: str) -> str:
+    plural = "ies" if what.endswith("y") else "es" if what.endswith("sh") else "s"
+    stem = what[:-1] if what.endswith("y") and number != 1 else what
+    return f"{number:,} {stem if number == 1 else stem + plural}"
+
+
+def _span(us: int) -> str:
+    seconds = max(0, us) / 1_000_000
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"

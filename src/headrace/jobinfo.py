@@ -1,0 +1,115 @@
+"""A stored job as a program or a person reads it. Making one never fails, whatever the store holds (B141)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headrace.core import codec, trail
+from headrace.core.codec import Envelope
+from headrace.core.moments import aware
+from headrace.core.operations import JobView
+from headrace.core.states import State
+from headrace.core.trail import Mishap
+from headrace.errors import UnreadableEnvelope
+
+
+class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One job. Moments are aware datetimes in UTC, on the store's clock (B143)."""
+
+    id: str
+    queue: str
+    task: str
+    state: State
+    priority: int
+    enqueued: datetime
+    due: datetime
+    started: datetime | None  # the running claim
+    finished: datetime | None
+    worker: str | None
+    reason: str  # short: an error's type name, "crashed", "timeout"
+    unique: str | None
+    cancel_requested: bool
+    counts: dict[str, int]  # attempts, errors, crashes, releases, snoozes, replays
+    history: tuple[Mishap, ...]  # what went wrong, oldest first, at most 10
+    args: Any = None  # decoded JSON; None in listings and where it cannot be decoded
+    envelope: Envelope | None = None  # None in listings and where it cannot be decoded
+    body: bytes | None = None  # as stored; None in listings
+    problem: str = ""  # "cannot decode: ..." when the body cannot be read
+
+    @property
+    def failure(self) -> str:
+        """The last thing that went wrong, in one line; empty when nothing did."""
+        if not self.history:
+            return self.reason
+        last = self.history[-1]
+        text = f"{last.type}: {last.message}" if last.message else last.type or last.kind
+        return text if self.reason in ("", last.type, last.kind) else f"{self.reason} ({text})"
+
+    @property
+    def traceback(self) -> str:
+        """The traceback of the last error; empty when there is none."""
+        return self.history[-1].traceback if self.history else ""
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """One page of a listing; `next` is the cursor of the following one, None at the end."""
+
+    jobs: tuple[JobInfo, ...]
+    next: str | None = None
+
+
+def job_info(view: JobView) -> JobInfo:
+    """What `view` says, decoded as far as it can be."""
+    remembered = trail.decode(view.trail)
+    envelope, args, problem = _read(view.body)
+    return JobInfo(
+        id=view.id,
+        queue=view.queue,
+        task=view.task,
+        state=view.state,
+        priority=view.priority,
+        enqueued=_aware(view.created_us),
+        due=_aware(view.due_us),
+        started=None if view.claimed_us is None else _aware(view.claimed_us),
+        finished=None if view.finished_us is None else _aware(view.finished_us),
+        worker=view.worker,
+        reason=view.reason,
+        unique=view.unique,
+        cancel_requested=view.cancel,
+        counts={
+            "attempts": remembered.attempts,
+            "errors": remembered.errors,
+            "crashes": remembered.crashes,
+            "releases": remembered.releases,
+            "snoozes": remembered.snoozes,
+            "replays": remembered.replays,
+        },
+        history=remembered.history,
+        args=args,
+        envelope=envelope,
+        body=view.body,
+        problem=problem,
+    )
+
+
+def _read(body: bytes | None) -> tuple[Envelope | None, Any, str]:
+    if body is None:
+        return None, None, ""
+    try:
+        envelope = codec.decode(body)
+    except UnreadableEnvelope as error:
+        return None, None, f"cannot decode: {error}"
+    try:
+        return envelope, msgspec.json.decode(envelope.args), ""
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return envelope, None, f"cannot decode the arguments: {error}"
+
+
+def _aware(unix_us: int) -> datetime:
+    try:
+        return aware(unix_us)
+    except OverflowError:  # a due time far beyond what datetime holds, written by another program
+        return datetime.max.replace(tzinfo=aware(0).tzinfo) if unix_us > 0 else aware(0)

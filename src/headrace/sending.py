@@ -1,0 +1,94 @@
+"""Carries new jobs to the store, again and again for a few seconds when it does not answer.
+
+Ids are made before the first attempt, so sending a job again is safe; nothing is kept once the call has ended (B112).
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from headrace.core.operations import Enqueue, Enqueued, NewJob
+from headrace.core.ports import Driver
+from headrace.errors import StoreUnavailable, WrongColour
+
+FIRST_S, CAP_S = 0.05, 1.0
+
+
+class Clock(Protocol):
+    """What sending needs of time."""
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Block this thread."""
+        ...
+
+
+class Sender:
+    """Enqueues for synchronous callers."""
+
+    def __init__(self, driver: Callable[[], Driver], clock: Clock, rng: random.Random, resend_s: float) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._rng = rng
+        self._resend_s = resend_s
+
+    def send(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store `jobs`, all or none; answers stand in their order.
+
+        Raises:
+            StoreUnavailable: the store did not answer for `resend` seconds. The jobs may have been stored or not.
+        """
+        operation = Enqueue(tuple(jobs))
+        try:
+            return as_new(jobs, self._driver().run(operation))
+        except StoreUnavailable as error:
+            last = error
+        for pause in self.pauses():
+            self._clock.sleep(pause)
+            try:
+                return as_new(jobs, self._driver().run(operation))
+            except StoreUnavailable as error:
+                last = error
+        raise last
+
+    def pauses(self) -> Iterator[float]:
+        """Growing, jittered pauses in seconds until `resend` is over."""
+        give_up = self._clock.monotonic() + self._resend_s
+        ceiling = FIRST_S
+        while (left := give_up - self._clock.monotonic()) > 0:
+            yield min(left, ceiling * (0.5 + self._rng.random() / 2))
+            ceiling = min(CAP_S, ceiling * 2)
+
+
+def as_new(jobs: Sequence[NewJob], answers: list[Enqueued]) -> list[Enqueued]:
+    """A random id that exists already was stored by our own first attempt, whose answer was lost: it is new."""
+    for place, answer in enumerate(answers):
+        if answer.status == "exists" and not jobs[place].derived:
+            answers = [
+                Enqueued("new", answer.id) if answer.status == "exists" and not job.derived else answer
+                for job, answer in zip(jobs, answers, strict=True)
+            ]
+            break
+    return answers
+
+
+def refuse_in_loop(method: str, instead: str) -> None:
+    """Refuse to block a running event loop.
+
+    Raises:
+        WrongColour: a loop is running in this thread; names the method to await.
+    """
+    asyncio = sys.modules.get("asyncio")  # not imported yet: no loop can be running
+    if asyncio is None:
+        return
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise WrongColour(f"{method}() would block the running event loop: use `await {instead}(...)`")

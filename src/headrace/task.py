@@ -1,0 +1,444 @@
+"""A task: a function and its policies. Calling it runs the function here; `enqueue` has a worker run it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar
+
+import msgspec
+
+from headrace.config import checked_priority, checked_queue
+from headrace.core.arguments import Arguments
+from headrace.core.codec import Envelope, Template
+from headrace.core.moments import Moment, When, limit, moment
+from headrace.core.operations import Enqueued, NewJob
+from headrace.core.retry import Retry
+from headrace.core.unique import Unique
+from headrace.errors import ConfigError, InvalidArguments
+from headrace.sending import refuse_in_loop
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the established short name for a return type
+
+CHUNK = 1_000  # jobs of one operation of enqueue_many
+MAX_ID = 200
+_ID = re.compile(r"[^\s\"\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,%d}\Z" % MAX_ID)
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What an enqueue answers.
+
+    `status`: "new", or "duplicate" (another job holds the unique key), or "exists" (this `id=` was enqueued before).
+    """
+
+    id: str  # of the job that exists already, if there is one
+    status: Literal["new", "exists", "duplicate"] = "new"
+
+    @property
+    def duplicate(self) -> bool:
+        """True when nothing was enqueued because the job exists already."""
+        return self.status != "new"
+
+
+class Producer(Protocol):
+    """What a task needs of its app."""
+
+    def new_id(self) -> str:
+        """An id for a job."""
+        ...
+
+    def send(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store jobs, all or none."""
+        ...
+
+    async def asend(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """The same, awaited."""
+        ...
+
+    async def asend_one(self, job: NewJob) -> Enqueued:
+        """Store one job, together with others that are sent at the same time."""
+        ...
+
+
+class Sending(msgspec.Struct, frozen=True):
+    """What `using` sets for single jobs."""
+
+    id: str | None = None
+    run_after: Moment = Moment(in_us=0)
+    timeout_us: int | None = None
+    tenant: str | None = None
+    tags: tuple[str, ...] = ()
+    headers: Mapping[str, str] = {}
+
+
+_PLAIN = Sending()
+_RETRY = Retry()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Task(Generic[P, R]):
+    """Made by `@app.task`. Frozen: `using` returns changed copies."""
+
+    name: str
+    function: Callable[P, R] = field(repr=False)
+    is_async: bool
+    arguments: Arguments = field(repr=False)
+    producer: Producer = field(repr=False)
+    aliases: tuple[str, ...] = ()
+    queue: str = "default"
+    priority: int = 0
+    retry: Retry
+    timeout_s: float | None = None
+    expires: Moment | None = None
+    deadline: Moment | None = None
+    unique: Unique | None = None
+    keep_us: int = 0
+    log: tuple[str, ...] = ()
+    sending: Sending = _PLAIN
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function here and now, as if it were not a task."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def __wrapped__(self) -> Callable[P, R]:
+        """For `inspect.signature` and documentation tools."""
+        return self.function
+
+    def using(
+        self,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        run_after: When | None = None,
+        expires: When | None = None,
+        deadline: When | None = None,
+        timeout: When | None = None,
+        unique: Unique | str | Callable[..., str] | None = None,
+        id: str | None = None,
+        tenant: str | None = None,
+        tags: Iterable[str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Task[P, R]:
+        """A copy whose jobs have these options; what is None stays as it is.
+
+        Durations are seconds, timedeltas or texts like "5m", and are added on the store's clock; moments are aware
+        datetimes. `run_after`: not before. `expires`: expired if not started by then. `deadline`: no run starts
+        after. `timeout`: of one run. `id`: of one job; enqueueing the same id again within 24 h after its end
+        answers "exists".
+
+        Raises:
+            ConfigError: a value is out of range or of the wrong kind.
+        """
+        given = {
+            "id": None if id is None else checked_id(id),
+            "run_after": None if run_after is None else moment(run_after, "run_after"),
+            "timeout_us": None if timeout is None else _timeout_us(timeout),
+            "tenant": None if tenant is None else _texts("tenant", (tenant,))[0],
+            "tags": None if tags is None else _texts("tags", tags),
+            "headers": None
+            if headers is None
+            else dict(zip(_texts("headers", headers), _texts("headers", headers.values()), strict=True)),
+        }
+        changes: dict[str, Any] = {
+            "queue": None if queue is None else checked_queue(queue),
+            "priority": None if priority is None else checked_priority(priority),
+            "expires": limit(expires, "expires"),
+            "deadline": limit(deadline, "deadline"),
+            "unique": _unique(unique, self.arguments),
+            "sending": msgspec.structs.replace(
+                self.sending, **{name: value for name, value in given.items() if value is not None}
+            ),
+        }
+        return replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Store one job and return once the store has it.
+
+        Raises:
+            InvalidArguments: the arguments do not fit the function's annotations.
+            PayloadTooLarge: more than 1 MB.
+            StoreUnavailable: the store did not answer for `resend` seconds; enqueueing again may make a second job,
+                unless it has an `id` or a unique key.
+            WrongColour: called inside a running event loop.
+        """
+        refuse_in_loop("enqueue", "aenqueue")
+        job = self._new_job(args, kwargs)
+        (answer,) = self.producer.send((job,))
+        return Job(answer.id, answer.status)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """The same, awaited. Coroutines that enqueue at the same time share a round trip."""
+        answer = await self.producer.asend_one(self._new_job(args, kwargs))
+        return Job(answer.id, answer.status)
+
+    def enqueue_many(
+        self, calls: Iterable[Mapping[str, Any] | tuple[Any, ...]], *, spread_over: When | None = None
+    ) -> list[Job]:
+        """Store many jobs, in chunks of 1,000 that are stored whole or not at all.
+
+        `calls` are mappings of argument names or tuples of positional arguments, and are read as they are sent.
+        `spread_over` spreads their due times evenly over that duration.
+
+        Raises:
+            As `enqueue`. A note on the error says how many jobs have been stored before.
+        """
+        refuse_in_loop("enqueue_many", "aenqueue_many")
+        jobs: list[Job] = []
+        try:
+            for chunk in self._chunks(calls, spread_over):
+                jobs += [Job(answer.id, answer.status) for answer in self.producer.send(chunk)]
+        except Exception as error:
+            _note(error, jobs)
+            raise
+        return jobs
+
+    async def aenqueue_many(
+        self, calls: Iterable[Mapping[str, Any] | tuple[Any, ...]], *, spread_over: When | None = None
+    ) -> list[Job]:
+        """The same, awaited."""
+        jobs: list[Job] = []
+        try:
+            for chunk in self._chunks(calls, spread_over):
+                jobs += [Job(answer.id, answer.status) for answer in await self.producer.asend(chunk)]
+        except Exception as error:
+            _note(error, jobs)
+            raise
+        return jobs
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+        """A checked call to be enqueued later.
+
+        Raises:
+            InvalidArguments, PayloadTooLarge: as `enqueue`.
+        """
+        return Call(self, *self._encode(args, kwargs))
+
+    # -- making jobs
+
+    @cached_property
+    def _template(self) -> Template:
+        sending, expires, deadline, unique = (
+            self.sending,
+            self.expires or Moment(),
+            self.deadline or Moment(),
+            self.unique,
+        )
+        return Template(
+            Envelope(
+                id="",
+                task=self.name,
+                args=msgspec.Raw(b"{}"),
+                queue=self.queue,
+                priority=self.priority,
+                headers=dict(sending.headers),
+                tags=sending.tags,
+                tenant=sending.tenant,
+                expires_in_us=expires.in_us,
+                expires_at_us=expires.at_us,
+                deadline_in_us=deadline.in_us,
+                deadline_at_us=deadline.at_us,
+                timeout_us=sending.timeout_us,
+                unique_until=unique.until if unique else None,
+                unique_us=unique.lifetime_us if unique else None,
+            )
+        )
+
+    def _encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bytes, str | None]:
+        """The encoded arguments and the unique key."""
+        if self.unique is None:
+            return self.arguments.encode(args, kwargs), None
+        named = self.arguments.bind(args, kwargs)
+        return self.arguments.encode((), named), self.unique.render({**self.arguments.defaults, **named})
+
+    def _new_job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], later_us: int = 0) -> NewJob:
+        raw, key = self._encode(args, kwargs)
+        return self._job(self.sending.id or self.producer.new_id(), raw, key, later_us)
+
+    def _job(self, id: str, raw: bytes, key: str | None, later_us: int = 0) -> NewJob:
+        after, unique = self.sending.run_after, self.unique
+        body = self._template.body(id, raw, key)
+        if key is None and after.at_us is None:
+            return NewJob(
+                id,
+                self.queue,
+                self.name,
+                body,
+                self.priority,
+                (after.in_us or 0) + later_us,
+                derived=self.sending.id is not None,
+            )
+        return NewJob(
+            id,
+            self.queue,
+            self.name,
+            body,
+            self.priority,
+            delay_us=(after.in_us or 0) + later_us,
+            due_us=None if after.at_us is None else after.at_us + later_us,
+            unique=key,
+            unique_until=unique.until if unique else "end",
+            unique_us=unique.lifetime_us if unique else 0,
+            derived=self.sending.id is not None,
+        )
+
+    def _chunks(
+        self, calls: Iterable[Mapping[str, Any] | tuple[Any, ...]], spread_over: When | None
+    ) -> Iterator[list[NewJob]]:
+        if self.sending.id is not None:
+            raise ConfigError(
+                f"id is {self.sending.id!r}, and one id cannot stand for many jobs: use enqueue() for each"
+            )
+        step_us = 0.0
+        if spread_over is not None:
+            calls = list(calls)
+            step_us = _duration_us("spread_over", spread_over) / max(1, len(calls))
+        place = 0
+        rest = iter(calls)
+        while chunk := list(islice(rest, CHUNK)):
+            jobs = []
+            for arguments in chunk:
+                args, kwargs = _split(arguments, place)
+                jobs.append(self._new_job(args, kwargs, int(step_us * place)))
+                place += 1
+            yield jobs
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A checked call of a task: a job but for its id."""
+
+    task: Task[..., Any]
+    args: bytes
+    unique: str | None = None
+
+    def job(self, id: str) -> NewJob:
+        """The job, ready for the store."""
+        return self.task._job(id, self.args, self.unique)  # noqa: SLF001 - the other half of Task.call
+
+
+def define(
+    producer: Producer,
+    function: Callable[P, R],
+    *,
+    name: str | None = None,
+    aliases: Iterable[str] = (),
+    queue: str = "default",
+    priority: int = 0,
+    retry: Retry | int = _RETRY,
+    timeout: When | None = None,
+    expires: When | None = None,
+    deadline: When | None = None,
+    unique: Unique | str | Callable[..., str] | None = None,
+    keep: When | None = None,
+    log: Iterable[str] = (),
+) -> Task[P, R]:
+    """The task of `function`; see `Headrace.task` for the options."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(
+            f"{function.__qualname__}() is a generator, which a job cannot run: return instead of yielding"
+        )
+    arguments = Arguments.of(function)
+    log = (log,) if isinstance(log, str) else tuple(log)
+    unknown = [argument for argument in log if argument not in arguments.names]
+    if unknown:
+        raise ConfigError(
+            f"log names {', '.join(unknown)}; {arguments.function_name}() takes {', '.join(arguments.names) or 'no arguments'}"
+        )
+    return Task(
+        name=task_name(function) if name is None else _texts("name", (name,))[0],
+        function=function,
+        is_async=inspect.iscoroutinefunction(function),
+        arguments=arguments,
+        producer=producer,
+        aliases=_texts("aliases", aliases),
+        queue=checked_queue(queue),
+        priority=checked_priority(priority),
+        retry=retry if isinstance(retry, Retry) else Retry(max_attempts=retry),
+        timeout_s=None if timeout is None else _timeout_us(timeout) / 1_000_000,
+        expires=limit(expires, "expires"),
+        deadline=limit(deadline, "deadline"),
+        unique=_unique(unique, arguments),
+        keep_us=0 if keep is None else _duration_us("keep", keep),
+        log=log,
+    )
+
+
+def task_name(function: Callable[..., Any]) -> str:
+    """`module.qualname`, also for a module that runs as a program, so that the worker that imports it finds the task."""
+    module = function.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        if spec is not None:
+            module = spec.name
+        elif file is not None:
+            module = Path(file).stem
+    return f"{module}.{function.__qualname__}"
+
+
+def checked_id(id: str) -> str:
+    """`id`, if it may name a job.
+
+    Raises:
+        ConfigError: it is no str of 1 to 200 printable characters without quotes, backslashes and spaces.
+    """
+    if type(id) is not str or not _ID.match(id):
+        raise ConfigError(
+            f"id is {id!r:.100}: use 1 to {MAX_ID} printable characters, without spaces, quotes and backslashes"
+        )
+    return id
+
+
+def _duration_us(name: str, when: When) -> int:
+    found = moment(when, name)
+    if found.in_us is None:
+        raise ConfigError(f"{name} is the moment {when}: it must be a duration, in seconds or as a timedelta")
+    return found.in_us
+
+
+def _timeout_us(timeout: When) -> int:
+    duration_us = _duration_us("timeout", timeout)
+    if duration_us == 0:
+        raise ConfigError("timeout is 0: it must be greater than 0; leave it out for none")
+    return duration_us
+
+
+def _unique(unique: Unique | str | Callable[..., str] | None, arguments: Arguments) -> Unique | None:
+    if unique is None:
+        return None
+    made = unique if isinstance(unique, Unique) else Unique(unique)
+    if not arguments.takes_more:
+        made.check_names(arguments.names)
+    return made
+
+
+def _texts(name: str, texts: Iterable[str]) -> tuple[str, ...]:
+    found = (texts,) if isinstance(texts, str) else tuple(texts)
+    for text in found:
+        if type(text) is not str or not text or not text.isprintable():
+            raise ConfigError(f"{name} holds {text!r}: it must be a str of printable characters")
+    return found
+
+
+def _split(arguments: Mapping[str, Any] | tuple[Any, ...], place: int) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    if isinstance(arguments, dict):
+        return (), arguments
+    if isinstance(arguments, tuple):
+        return arguments, {}
+    if isinstance(arguments, Mapping):
+        return (), dict(arguments)
+    raise InvalidArguments(
+        f"call {place} of enqueue_many is {arguments!r:.80}: pass a dict of argument names, or a tuple such as (17,)"
+    )
+
+
+def _note(error: Exception, jobs: list[Job]) -> None:
+    if jobs:
+        error.add_note(f"The first {len(jobs):,} jobs of this call are stored, the rest is not known to be.")
