@@ -143,7 +143,8 @@ class Arguments:
         """
         if len(args) > len(self.names):
             raise InvalidArguments(
-                f"{self.function_name}() takes {len(self.names)} arguments ({', '.join(self.names) or 'none'}), {len(args)} were given"
+                f"{self.function_name}() takes {len(self.names)} arguments ({', '.join(self.names) or 'none'}), "
+                f"{len(args)} were given"
             )
         named = dict(zip(self.names, args, strict=False))
         for name in kwargs:
@@ -173,7 +174,8 @@ class Arguments:
     def _refuse_encoding(self, named: Mapping[str, Any], error: Exception) -> NoReturn:
         if isinstance(error, RecursionError):
             raise PayloadTooLarge(
-                f"the arguments of {self.function_name}() are nested too deep or contain themselves, {MAX_DEPTH} levels are allowed"
+                f"the arguments of {self.function_name}() are nested too deep or contain themselves, "
+                f"{MAX_DEPTH} levels are allowed"
             ) from None
         for name, value in named.items():
             trouble = values.find_unencodable(value, str(name))
@@ -212,8 +214,8 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
         return typing.get_type_hints(function, include_extras=True)
     except Exception as error:
         raise TaskError(
-            f"the annotations of {name}() cannot be evaluated ({error}): they are needed at run time, so import what they "
-            "name at module level, outside of `if TYPE_CHECKING`"
+            f"the annotations of {name}() cannot be evaluated ({error}): they are needed at run time, so import "
+            "what they name at module level, outside of `if TYPE_CHECKING`"
         ) from error
 
 
@@ -224,7 +226,8 @@ def _refuse_unfit(name: str, parameter: inspect.Parameter, type_: Any) -> None:
         )
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise TaskError(
-            f"{name}() has the positional-only parameter {parameter.name!r}: a job's arguments have names, so remove the '/'"
+            f"{name}() has the positional-only parameter {parameter.name!r}: a job's arguments have "
+            "names, so remove the '/'"
         )
     problem = values.unsupported(type_)
     if problem:

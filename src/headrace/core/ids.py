@@ -10,5 +10,7 @@ def uuid7(unix_us: int, rng_bits: int) -> str:
     by time. Source: RFC 9562, section 5.7 and method 3 of section 6.2.
     """
     ms, us = divmod(unix_us, 1000)
-    text = f"{(ms & 0xFFFFFFFFFFFF) << 80 | 0x7000 << 64 | (us * 4096 // 1000) << 64 | 1 << 63 | rng_bits & 0x3FFFFFFFFFFFFFFF:032x}"
+    high = ms << 16 | 0x7000 | us * 4096 // 1000
+    low = 1 << 63 | rng_bits & (1 << 62) - 1
+    text = f"{high:016x}{low:016x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -57,7 +57,8 @@ class Unique(msgspec.Struct, frozen=True):
         unknown = template_names(self.key) - set(known) if isinstance(self.key, str) else set()
         if unknown:
             raise ConfigError(
-                f"unique: the key {self.key!r} names {', '.join(sorted(unknown))}, the arguments are {', '.join(known) or 'none'}"
+                f"unique: the key {self.key!r} names {', '.join(sorted(unknown))}, "
+                f"the arguments are {', '.join(known) or 'none'}"
             )
 
     def render(self, arguments: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headrace.worker")
 
 RECANCEL_S = 1.0  # a handler that swallows its cancellation is cancelled again this often
-LATE_THREAD_US = 2_000_000  # a job whose thread outlives the worker's grace is due again after this
+LATE_US = 2_000_000  # a job whose handler outlives the worker's grace is due again after this
 
 
 class Executor:
@@ -91,10 +91,18 @@ class Executor:
         """Wait until nothing runs."""
         await self._quiet.wait()
 
-    def interrupt_all(self) -> None:
-        """Grace is over: cancel what runs; jobs in threads are handed back by their own coroutine."""
-        for work in list(self._worker.table.by_id().values()):
+    async def end_all(self, seconds: float) -> int:
+        """Grace is over: cancel what runs, wait `seconds`, hand back the rest. Returns how many do not end."""
+        works = [work for work in self._worker.table.by_id().values() if work.running is not None]
+        tasks = [work.running for work in works if work.running is not None]
+        for work in works:
             work.interrupt("shutdown")
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+        left = [work for work in works if work.running is not None]
+        for work in left:
+            self._end(work, settle.Released(LATE_US))
+        return len(left)
 
     def close(self) -> None:
         """Let the threads leave."""
@@ -206,7 +214,7 @@ class Executor:
         self._threads.abandon(thread)
         outcome = self._conclude(work, ending)
         if work.interruption == "shutdown":
-            self._report(work, self._conclude(work, settle.Released(LATE_THREAD_US)))
+            self._report(work, self._conclude(work, settle.Released(LATE_US)))
             self._leave_slot()
         elif outcome.state is State.FAILED:
             self._report(work, outcome)
@@ -223,7 +231,7 @@ class Executor:
         try:
             await asyncio.shield(thread.done)
         except asyncio.CancelledError:
-            ending = settle.Released(LATE_THREAD_US)
+            ending = settle.Released(LATE_US)
         self._end(work, ending)
 
     # -- timeouts
@@ -272,6 +280,9 @@ class Executor:
         )
 
     def _report(self, work: Work, outcome: Outcome) -> None:
+        if work.ended:
+            return  # handed back when the worker's grace was over; its handler came to an end after all
+        work.ended = True
         if outcome.state is not State.SUCCEEDED:
             self._log(work, outcome)
         elif logger.isEnabledFor(logging.DEBUG):

@@ -10,12 +10,14 @@ import signal
 import sys
 from collections.abc import Callable
 
-from headrace.worker.runner import Exit, Worker
+from headrace.worker.runner import Exit, Leftovers, Worker
 
 try:
     import uvloop
 except ImportError:  # an extra: `headrace[fast]`
-    uvloop = None
+    _new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+else:
+    _new_event_loop = uvloop.new_event_loop
 
 logger = logging.getLogger("headrace.worker")
 
@@ -26,23 +28,20 @@ def run_worker(make: Callable[[], Worker]) -> None:
     """Run the worker that `make` builds inside the loop, until a signal or a limit ends it.
 
     The first SIGTERM or SIGINT stops it gracefully, a second one at once. A worker that recycles is replaced by
-    a fresh process of the same command line, under the same process id. Handlers that still run in threads
-    do not hold up the end of the process.
+    a fresh process of the same command line, under the same process id. Handlers that do not end do not hold
+    up the end of the process; where a coroutine ignores its cancellation, the exit code is 1.
     """
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        why, late_threads = runner.run(_serve(make))
+    with asyncio.Runner(loop_factory=_new_event_loop) as runner:
+        why, leftovers = runner.run(_serve(make))
         if why is Exit.RECYCLE:
             _start_anew()
-        if late_threads:
+        if leftovers.coroutines or leftovers.threads:
+            # closing the loop would wait for them (B108); their jobs have been handed back
             logging.shutdown()
-            os._exit(0)
+            os._exit(1 if leftovers.coroutines else 0)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    return uvloop.new_event_loop if uvloop is not None else None
-
-
-async def _serve(make: Callable[[], Worker]) -> tuple[Exit, bool]:
+async def _serve(make: Callable[[], Worker]) -> tuple[Exit, Leftovers]:
     worker = make()
     loop = asyncio.get_running_loop()
     for name in SIGNALS:
@@ -54,7 +53,7 @@ async def _serve(make: Callable[[], Worker]) -> tuple[Exit, bool]:
             continue
         # Windows has no add_signal_handler
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(worker.stop))
-    return await worker.run(), worker.has_late_threads
+    return await worker.run(), worker.leftovers
 
 
 def _start_anew() -> None:

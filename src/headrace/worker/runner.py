@@ -7,8 +7,9 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, Protocol
 
+from headrace.config import Config
 from headrace.core import codec, settle
 from headrace.core.operations import Leave
 from headrace.core.ports import Driver
@@ -27,9 +28,6 @@ from headrace.worker.storetime import StoreTime
 from headrace.worker.table import Table, Work
 from headrace.worker.upkeep import Upkeep
 
-if TYPE_CHECKING:
-    from headrace.app import Headrace
-
 logger = logging.getLogger("headrace.worker")
 
 FLUSH_S = 5.0  # how long the last reports may take once everything has ended
@@ -42,13 +40,35 @@ class Exit(StrEnum):
     RECYCLE = "recycle"  # it wants to be started anew
 
 
+class Leftovers(NamedTuple):
+    """Handlers that outlived a worker."""
+
+    coroutines: int  # they ignore their cancellation
+    threads: int  # they cannot be cancelled
+
+
+class Host(Protocol):
+    """What a worker needs of its app."""
+
+    @property
+    def driver(self) -> Driver: ...
+    @property
+    def tasks(self) -> Tasks: ...
+    @property
+    def middleware(self) -> Sequence[Middleware]: ...
+    @property
+    def rng(self) -> random.Random: ...
+    @property
+    def config(self) -> Config: ...
+
+
 class Worker:
     """Runs the tasks of an app. `await run()` returns after `stop()`, or when a limit asks for a fresh process.
 
     `threaded_heart=False` beats on the loop: for tests on a virtual clock.
     """
 
-    def __init__(self, app: Headrace, options: WorkerOptions, *, id: str, threaded_heart: bool = True) -> None:
+    def __init__(self, app: Host, options: WorkerOptions, *, id: str, threaded_heart: bool = True) -> None:
         self.id = id
         self.options = options
         self.driver: Driver = app.driver
@@ -64,6 +84,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._exit = Exit.STOPPED
+        self._deaf = 0
         self.started = asyncio.Event()
 
     # -- what the parts ask of the whole
@@ -124,9 +145,9 @@ class Worker:
             self.stop()
 
     @property
-    def has_late_threads(self) -> bool:
-        """Whether handlers still run in threads, so that only `os._exit` can end the process."""
-        return self.executor.stuck > 0
+    def leftovers(self) -> Leftovers:
+        """What only the end of the process can stop."""
+        return Leftovers(self._deaf, self.executor.stuck)
 
     async def run(self) -> Exit:
         """Work until stopped."""
@@ -177,9 +198,9 @@ class Worker:
         grace = self.options.grace if self._exit is Exit.STOPPED else None
         if not await self._quiet_within(grace):
             logger.warning("grace is over: handing back %d running jobs", self.executor.running)
-            self.executor.interrupt_all()
-            if not await self._within(self.executor.quiet(), min(FLUSH_S, self.options.grace)):
-                logger.error("%d jobs ignore their cancellation; they are handed back", self.executor.running)
+        self._deaf = await self.executor.end_all(min(FLUSH_S, max(1.0, self.options.grace)))
+        if self._deaf:
+            logger.error("%d handlers ignore their cancellation; their jobs are handed back", self._deaf)
 
     async def _quiet_within(self, grace: float | None) -> bool:
         """Whether everything ended before grace was over or somebody asked to hurry."""

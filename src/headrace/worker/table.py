@@ -20,6 +20,7 @@ class Work:
 
     __slots__ = (
         "context",
+        "ended",
         "envelope",
         "interruption",
         "job",
@@ -41,6 +42,7 @@ class Work:
         self.running: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.started_us: int | None = None
+        self.ended = False  # its outcome has been decided
         self.interruption: Interruption = ""  # why the handler is being cancelled
 
     def interrupt(self, why: Interruption) -> None:

@@ -1,0 +1,299 @@
+"""How one claim ended, and what becomes of the job: an ending in, an outcome out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from headrace.core.backoff import Backoff
+from headrace.core.errortext import ErrorText, describe
+from headrace.core.operations import ClaimedJob, Outcome
+from headrace.core.retry import Retry, Ruling
+from headrace.core.states import State
+from headrace.core.trail import EMPTY, TEXT, Mishap, Trail, clean, encode
+from headrace.core.verdict import Cancel, RetryIn, Snooze, Verdict
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from headrace.core.codec import Envelope
+
+EMPTY_TRAIL = EMPTY
+SECOND = 1_000_000
+DAY_US = 24 * 3600 * SECOND
+UNKNOWN_CAP_S = 30.0  # longest pause before a job of an unknown task is offered again
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What bounds one job. `deadline_us` is a moment on the store's clock: no run starts after it."""
+
+    retry: Retry
+    keep_us: int = 0  # how long a succeeded job stays visible
+    cancelled_keep_us: int = DAY_US  # and a cancelled or expired one
+    unknown_for_us: int = 600 * SECOND  # how long to wait for a worker that knows the task
+    deadline_us: int | None = None
+
+
+class Succeeded(msgspec.Struct, frozen=True):
+    """The handler returned."""
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """The handler raised."""
+
+    error: BaseException
+    started_us: int | None = None
+
+
+class TimedOut(msgspec.Struct, frozen=True):
+    """The handler was still running after its timeout."""
+
+    seconds: float
+    started_us: int | None = None
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """The handler returned or raised a verdict."""
+
+    verdict: Verdict
+    started_us: int | None = None
+
+
+class Released(msgspec.Struct, frozen=True):
+    """Given back unharmed: due at once in its old place, or after `delay_us`."""
+
+    delay_us: int = 0
+
+
+class UnknownTask(msgspec.Struct, frozen=True):
+    """This worker knows no such task; after a deploy another one may."""
+
+    task: str
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """The body is no envelope."""
+
+    problem: str
+
+
+class BadArguments(msgspec.Struct, frozen=True):
+    """The arguments do not fit the task's signature."""
+
+    problem: str
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """It was not started in time."""
+
+
+class DeadlinePassed(msgspec.Struct, frozen=True):
+    """No run may start any more."""
+
+
+class Poisoned(msgspec.Struct, frozen=True):
+    """It has killed its worker too often."""
+
+
+class CancelledByUser(msgspec.Struct, frozen=True):
+    """It was running when somebody asked to cancel it."""
+
+
+Ending = (
+    Succeeded
+    | Raised
+    | TimedOut
+    | Decided
+    | Released
+    | UnknownTask
+    | Unreadable
+    | BadArguments
+    | Expired
+    | DeadlinePassed
+    | Poisoned
+    | CancelledByUser
+)
+SUCCEEDED = Succeeded()
+
+
+class _Case(msgspec.Struct, frozen=True):
+    """One claim under judgement."""
+
+    job: ClaimedJob
+    trail: Trail
+    policy: Policy
+    now_us: int
+    worker: str
+    rng: Random
+
+    def outcome(self, state: State, reason: str, trail: Trail, *, delay_us: int = 0, keep_us: int = 0) -> Outcome:
+        job = self.job
+        return Outcome(job.id, job.queue, job.token, state, delay_us, encode(trail), keep_us, reason)
+
+    def mishap(self, text: ErrorText, started_us: int | None = None, *, timeout: bool = False) -> Mishap:
+        kind: Literal["timeout", "error"] = "timeout" if timeout else "error"
+        attempt = self.trail.attempts + 1
+        return Mishap(kind, self.now_us, attempt, self.worker, *text, started_us=started_us)
+
+
+def conclude(
+    job: ClaimedJob, trail: Trail, ending: Ending, policy: Policy, *, now_us: int, worker: str, rng: Random
+) -> Outcome:
+    """What becomes of `job`. `now_us` is the store's now; `trail` is what the job remembers of earlier claims."""
+    if ending is SUCCEEDED:
+        return Outcome(job.id, job.queue, job.token, State.SUCCEEDED, keep_us=policy.keep_us)
+    case = _Case(job, trail, policy, now_us, worker, rng)
+    match ending:
+        case Raised():
+            return _raised(case, ending)
+        case TimedOut():
+            text = ErrorText("TimeoutError", f"still running after {ending.seconds:g} s", "")
+            mishap = case.mishap(text, ending.started_us, timeout=True)
+            return _next_attempt(case, mishap, "timeout", policy.retry.ruling(TimeoutError()))
+        case Decided():
+            return _decided(case, ending.verdict, ending.started_us)
+        case UnknownTask():
+            return _unknown(case, ending.task)
+        case _:
+            return _ended_before_running(case, ending)
+
+
+def _ended_before_running(case: _Case, ending: Ending) -> Outcome:
+    trail, keep_us = case.trail, case.policy.cancelled_keep_us
+    match ending:
+        case Released(delay_us=delay_us):
+            state = State.SCHEDULED if delay_us else State.READY
+            return case.outcome(state, "released", replace(trail, releases=trail.releases + 1), delay_us=delay_us)
+        case Expired():
+            return case.outcome(State.EXPIRED, "expired", trail, keep_us=keep_us)
+        case CancelledByUser():
+            return case.outcome(State.CANCELLED, "cancelled", trail, keep_us=keep_us)
+    return _failed(case, *_why_failed(case, ending))
+
+
+def _why_failed(case: _Case, ending: Ending) -> tuple[str, str, str]:
+    """Reason, error type and message of a job that fails without having run."""
+    match ending:
+        case DeadlinePassed():
+            return "deadline", "DeadlinePassed", "its deadline passed before it could start"
+        case Poisoned():
+            return "crashed", "WorkerLost", f"it has killed its worker {case.trail.crashes} times"
+        case Unreadable(problem=problem):
+            return "unreadable", "UnreadableEnvelope", problem
+        case BadArguments(problem=problem):
+            return "bad arguments", "InvalidArguments", problem
+    raise TypeError(f"{ending!r} is no ending of a job that has not run")
+
+
+def _failed(case: _Case, reason: str, name: str, message: str) -> Outcome:
+    mishap = case.mishap(ErrorText(name, clean(message, TEXT), ""))
+    return case.outcome(State.FAILED, reason, case.trail.with_mishap(mishap))
+
+
+def _raised(case: _Case, ending: Raised) -> Outcome:
+    ruling = case.policy.retry.ruling(ending.error)
+    least_us = _retry_after_us(ending.error)
+    text = describe(ending.error)
+    return _next_attempt(case, case.mishap(text, ending.started_us), text.type, ruling, least_us)
+
+
+def _retry_after_us(error: BaseException) -> int:
+    """What an exception itself asks for: `retry_after`, in seconds or as a timedelta."""
+    try:
+        after = getattr(error, "retry_after", None)
+    except Exception:  # noqa: BLE001 - a property of the user's that raises asks for nothing
+        return 0
+    if isinstance(after, timedelta):
+        after = after.total_seconds()
+    usable = isinstance(after, (int, float)) and not isinstance(after, bool) and 0 < after < 10**9
+    return round(after * SECOND) if usable and after is not None else 0
+
+
+def _next_attempt(case: _Case, mishap: Mishap, reason: str, ruling: Ruling, least_us: int = 0) -> Outcome:
+    """After an error or a timeout: both an attempt and an error are used up."""
+    trail, retry = case.trail, case.policy.retry
+    after = replace(trail.with_mishap(mishap), attempts=trail.attempts + 1, errors=trail.errors + 1)
+    if isinstance(ruling, Cancel) or ruling is Cancel:
+        return case.outcome(State.CANCELLED, reason, after, keep_us=case.policy.cancelled_keep_us)
+    if not isinstance(ruling, Backoff) or _used_up(after, retry):
+        return case.outcome(State.FAILED, reason, after)
+    delay_us = max(least_us, round(ruling.wait(trail.attempts, trail.delay_us / SECOND, case.rng) * SECOND))
+    return _again(case, replace(after, delay_us=delay_us), reason, delay_us)
+
+
+def _used_up(trail: Trail, retry: Retry) -> bool:
+    attempts_left = retry.max_attempts is None or trail.attempts < retry.max_attempts
+    errors_left = retry.max_errors is None or trail.errors < retry.max_errors
+    return not (attempts_left and errors_left)
+
+
+def _again(case: _Case, trail: Trail, reason: str, delay_us: int) -> Outcome:
+    """Scheduled, unless the run would start after the deadline."""
+    deadline_us = case.policy.deadline_us
+    if deadline_us is not None and case.now_us + delay_us >= deadline_us:
+        return case.outcome(State.FAILED, "deadline", trail)
+    return case.outcome(State.SCHEDULED, reason, trail, delay_us=delay_us)
+
+
+def _decided(case: _Case, verdict: Verdict, started_us: int | None) -> Outcome:
+    trail = case.trail
+    match verdict:
+        case Snooze(delay_us=delay_us):
+            return _again(case, replace(trail, snoozes=trail.snoozes + 1), "snoozed", delay_us)
+        case RetryIn(delay_us=delay_us):
+            after = replace(trail, attempts=trail.attempts + 1, delay_us=delay_us)
+            if _used_up(after, case.policy.retry):
+                mishap = case.mishap(
+                    ErrorText("RetryIn", clean(verdict.why or "no attempt left", TEXT), ""), started_us
+                )
+                return case.outcome(State.FAILED, "attempts used up", after.with_mishap(mishap))
+            return _again(case, after, "retry", delay_us)
+    why = getattr(verdict, "why", "")
+    mishap = case.mishap(ErrorText(type(verdict).__name__, clean(str(why), TEXT), ""), started_us)
+    after = replace(trail.with_mishap(mishap), attempts=trail.attempts + 1)
+    if isinstance(verdict, Cancel):
+        return case.outcome(State.CANCELLED, "cancelled", after, keep_us=case.policy.cancelled_keep_us)
+    return case.outcome(State.FAILED, "failed", after)
+
+
+def _unknown(case: _Case, task: str) -> Outcome:
+    """Put back for another worker, for a while: a rolling deploy brings tasks that old workers do not know."""
+    trail = case.trail
+    since = trail.unknown_since_us or case.now_us
+    if case.now_us - since >= case.policy.unknown_for_us:
+        return _failed(case, "unknown task", "UnknownTask", f"no worker has known the task {task!r} for ten minutes")
+    pause = min(UNKNOWN_CAP_S, 2.0 ** min(trail.unknowns, 5))
+    delay_us = round(pause * (0.75 + 0.5 * case.rng.random()) * SECOND)
+    after = replace(trail, unknown_since_us=since, unknowns=trail.unknowns + 1)
+    return case.outcome(State.SCHEDULED, "unknown task", after, delay_us=delay_us)
+
+
+def limits(created_us: int, base_us: int, envelope: Envelope) -> tuple[int | None, int | None]:
+    """(expires, deadline) as moments on the store's clock; None where there is none.
+
+    Relative ones count from the enqueue or the last replay; absolute ones are moved by as much as a replay came
+    later, so that a replayed job has its time again (B137).
+    """
+    return (
+        _moment(created_us, base_us, envelope.expires_in_us, envelope.expires_at_us),
+        _moment(created_us, base_us, envelope.deadline_in_us, envelope.deadline_at_us),
+    )
+
+
+def _moment(created_us: int, base_us: int, in_us: int | None, at_us: int | None) -> int | None:
+    if in_us is not None:
+        return base_us + in_us
+    return None if at_us is None else at_us + base_us - created_us
+
+
+def is_suspect(trail: Trail, retry: Retry) -> bool:
+    """Whether the next crash may convict it: it must run alone in its worker."""
+    return trail.crashes > 0 and trail.crashes >= retry.max_crashes - 1
+
+
+def is_poison(trail: Trail, retry: Retry) -> bool:
+    """Whether it has crashed too often, the last time alone: nobody else can have been the cause."""
+    return trail.alone and trail.crashes >= retry.max_crashes
