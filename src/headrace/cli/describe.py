@@ -1,0 +1,155 @@
+"""One job as text and as JSON: the same for every command that shows jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from headrace.cli.output import as_json, facts, local, printable, say
+
+if TYPE_CHECKING:
+    from headrace.core.trail import Mishap
+    from headrace.jobinfo import JobInfo
+
+_LONGEST_BODY = 4_000
+
+
+def job_fields(info: JobInfo) -> dict[str, Any]:
+    """The job as JSON; moments are ISO-8601 with their offset."""
+    fields: dict[str, Any] = {
+        "id": info.id,
+        "queue": info.queue,
+        "task": info.task,
+        "state": info.state.value,
+        "priority": info.priority,
+        "enqueued": _iso(info.enqueued),
+        "due": _iso(info.due),
+        "started": _iso(info.started),
+        "finished": _iso(info.finished),
+        "worker": info.worker,
+        "reason": info.reason,
+        "failure": info.failure,
+        "unique": info.unique,
+        "cancel_requested": info.cancel_requested,
+        "counts": info.counts,
+    }
+    if info.body is None:
+        return fields
+    fields |= {
+        "args": _args(info),
+        "envelope": _envelope(info),
+        "history": [_mishap_fields(one) for one in info.history],
+    }
+    if info.problem:
+        fields |= {"problem": info.problem, "body": info.body.decode("utf-8", "backslashreplace")}
+    return fields
+
+
+def show_job(info: JobInfo, *, tracebacks: bool) -> None:
+    """The job as text, with the traceback of each error or of the last one only."""
+    facts(
+        [
+            ("id", info.id),
+            ("task", info.task),
+            ("queue", info.queue),
+            ("state", info.state.value + (", asked to cancel" if info.cancel_requested else "")),
+            ("reason", info.reason),
+            ("priority", info.priority or None),
+            ("enqueued", _local(info.enqueued)),
+            ("due", _local(info.due) if info.due != info.enqueued else None),
+            ("started", _local(info.started)),
+            ("finished", _local(info.finished)),
+            ("worker", info.worker),
+            ("unique key", info.unique),
+            ("counts", ", ".join(f"{name} {number}" for name, number in info.counts.items() if number)),
+            ("problem", info.problem),
+            *_envelope_facts(info),
+        ]
+    )
+    _show_payload(info)
+    for place, mishap in enumerate(info.history):
+        _show_mishap(mishap, traceback=tracebacks or place == len(info.history) - 1)
+
+
+def _envelope_facts(info: JobInfo) -> list[tuple[str, object]]:
+    envelope = info.envelope
+    if envelope is None:
+        return []
+    headers = ", ".join(f"{name}={value}" for name, value in envelope.headers.items())
+    return [("tenant", envelope.tenant), ("tags", ", ".join(envelope.tags)), ("headers", headers)]
+
+
+def _show_payload(info: JobInfo) -> None:
+    say()
+    if info.problem and info.body is not None:
+        say("body, as stored")
+        shown = info.body[:_LONGEST_BODY].decode("utf-8", "backslashreplace")
+        cut = f"... [{len(info.body):,} bytes in all; --json shows them]" if len(info.body) > _LONGEST_BODY else ""
+        say(f"  {printable(shown)}{cut}")
+        return
+    say("arguments")
+    args = _args(info)
+    if not isinstance(args, Mapping):
+        say(f"  {as_json(args)}")
+    elif not args:
+        say("  none")
+    else:
+        for name, value in args.items():
+            say(f"  {printable(name)} = {printable(json.dumps(value, ensure_ascii=False))}")
+
+
+def _show_mishap(mishap: Mishap, *, traceback: bool) -> None:
+    say()
+    say(printable(f"{local(mishap.at_us)}  attempt {mishap.attempt}: {mishap.kind} on {mishap.worker}"))
+    if mishap.type or mishap.message:
+        say(f"  {printable(': '.join(part for part in (mishap.type, mishap.message) if part))}")
+    if traceback and mishap.traceback:
+        for line in mishap.traceback.splitlines():
+            say(f"  {printable(line, lines=True)}")
+
+
+def _mishap_fields(mishap: Mishap) -> dict[str, Any]:
+    from headrace.cli.output import iso
+
+    return {
+        "kind": mishap.kind,
+        "at": iso(mishap.at_us),
+        "started": iso(mishap.started_us),
+        "attempt": mishap.attempt,
+        "worker": mishap.worker,
+        "type": mishap.type,
+        "message": mishap.message,
+        "traceback": mishap.traceback,
+    }
+
+
+def _args(info: JobInfo) -> Any:
+    """The arguments, unless they are nested so deep that Python cannot write them down again (B102)."""
+    try:
+        json.dumps(info.args)
+    except RecursionError:
+        return "[nested too deep to be shown]"
+    return info.args
+
+
+def _envelope(info: JobInfo) -> dict[str, Any] | None:
+    """The fields of the envelope that are set, but for the arguments."""
+    if info.envelope is None:
+        return None
+    values = {name: getattr(info.envelope, name) for name in info.envelope.__struct_fields__ if name != "args"}
+    return {"v": info.envelope.v} | {name: value for name, value in values.items() if value not in (None, (), {})}
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="milliseconds")
+
+
+def _local(moment: datetime | None) -> str | None:
+    if moment is None:
+        return None
+    try:
+        return moment.astimezone().isoformat(sep=" ", timespec="seconds")
+    except (OverflowError, ValueError):  # the last day that datetime knows has no other zone
+        return moment.isoformat(sep=" ", timespec="seconds")

@@ -1,0 +1,133 @@
+"""Which failed jobs a command means: ids, ids from standard input, or all that match filters."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from headrace.cli.output import printable, say
+from headrace.cli.progress import progress
+
+if TYPE_CHECKING:
+    from headrace.jobinfo import JobInfo
+    from headrace.jobs import Jobs
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PAGE = 1_000
+_SAMPLE = 10
+
+_queue = click.option("--queue", metavar="NAME", help="Only of this queue.")
+_task = click.option("--task", metavar="NAME", help="Only of this task.")
+_reason = click.option("--reason", metavar="TEXT", help="Only with this reason, as `failed list` shows it.")
+
+
+def filters(command: F) -> F:
+    """--queue, --task, --reason."""
+    return _queue(_task(_reason(command)))
+
+
+def selection(command: F) -> F:
+    """Ids, or the filters and --all."""
+    command = click.option("--all", "every", is_flag=True, help="All failed jobs (that match).")(command)
+    return click.argument("ids", nargs=-1, metavar="[ID]...")(filters(command))
+
+
+def confirmation(command: F) -> F:
+    """--yes and --dry-run."""
+    command = click.option("--dry-run", is_flag=True, help="Say what would be done and do nothing.")(command)
+    return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """What a command was asked to act on. `ids` is None where filters say it."""
+
+    ids: tuple[str, ...] | None
+    queue: str | None = None
+    task: str | None = None
+    reason: str | None = None
+
+    @classmethod
+    def of(
+        cls, ids: tuple[str, ...], queue: str | None, task: str | None, reason: str | None, *, every: bool
+    ) -> Selection:
+        """Checked: ids or filters, not both, and not neither.
+
+        Raises:
+            click.UsageError: otherwise.
+        """
+        if ids and (queue or task or reason or every):
+            raise click.UsageError("give ids, or filters, not both")
+        if ids == ("-",):
+            ids = tuple(dict.fromkeys(line.strip() for line in sys.stdin if line.strip()))
+            return cls(ids)
+        if ids:
+            return cls(tuple(dict.fromkeys(ids)))
+        if not (queue or task or reason or every):
+            raise click.UsageError(
+                "say which: ids, - to read them from standard input, --queue, --task, --reason or --all"
+            )
+        return cls(None, queue, task, reason)
+
+    def words(self) -> str:
+        """The filters in words."""
+        given = [
+            f"{name} {value}"
+            for name, value in (("queue", self.queue), ("task", self.task), ("reason", self.reason))
+            if value
+        ]
+        return f" of {', '.join(given)}" if given else ""
+
+    def found(self, jobs: Jobs) -> Iterator[JobInfo]:
+        """The failed jobs that match, newest first."""
+        if self.ids is not None:
+            found = (jobs.get(id) for id in self.ids)
+            yield from (info for info in found if info is not None and info.state == "failed")
+            return
+        cursor = None
+        while True:
+            page = jobs.list("failed", queue=self.queue, task=self.task, reason=self.reason, limit=_PAGE, cursor=cursor)
+            yield from page.jobs
+            cursor = page.next
+            if cursor is None:
+                return
+
+
+def count(found: Iterator[JobInfo]) -> tuple[int, list[JobInfo]]:
+    """How many there are, and the first few."""
+    number, sample = 0, []
+    with progress("counting") as bar:
+        for number, info in enumerate(found, 1):
+            if number <= _SAMPLE:
+                sample.append(info)
+            if number % _PAGE == 0:
+                bar.update(number)
+    return number, sample
+
+
+def show_sample(number: int, sample: list[JobInfo]) -> None:
+    """The first few jobs that would be acted on."""
+    for info in sample:
+        say(printable(f"  {info.id}  {info.task}  {info.reason}"))
+    if number > len(sample):
+        say(f"  and {number - len(sample):,} more")
+
+
+def confirm(question: str, *, yes: bool) -> bool:
+    """Ask on standard error, unless `yes`.
+
+    Raises:
+        click.UsageError: nobody is there to answer.
+    """
+    if yes:
+        return True
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise click.UsageError("nobody answers: give --yes to go on without asking") from None

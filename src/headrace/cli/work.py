@@ -1,0 +1,60 @@
+"""`headrace work`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from headrace.cli.logs import LogFormat
+from headrace.cli.options import Settings, app_option, duration, pass_settings, size, verbose_option
+
+_POSITIVE = click.IntRange(min=1)
+
+
+@click.command()
+@app_option
+@click.option(
+    "--queues",
+    "-q",
+    metavar="NAMES",
+    help="Queues in strict order (high,default,low) or weighted (high:6,default:3,low:1). "
+    "Default: all queues of the app's tasks.",
+)
+@click.option("--concurrency", "-c", type=_POSITIVE, default=100, show_default=True, help="Jobs running at once.")
+@click.option("--threads", type=_POSITIVE, help="Threads for plain functions. Default: as --concurrency.")
+@click.option("--grace", type=duration, default="25s", show_default=True, help="Time to finish after SIGTERM.")
+@click.option("--max-jobs", type=_POSITIVE, help="Start anew after so many jobs.")
+@click.option("--max-age", type=duration, help="Start anew after so long.")
+@click.option("--max-memory", type=size, help="Start anew when the process is larger than this, such as 500M.")
+@click.option("--max-stuck", type=click.IntRange(min=0), help="Start anew beyond so many threads past their timeout.")
+@click.option("--burst", is_flag=True, help="Stop as soon as nothing is ready or running.")
+@click.option("--twice", is_flag=True, help="Run every handler twice: does yours bear it?")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Log lines on standard error.",
+)
+@verbose_option
+@pass_settings
+def work(settings: Settings, /, queues: str | None, log_format: LogFormat, **options: Any) -> None:
+    """Run jobs until told to stop.
+
+    The first SIGTERM or SIGINT (Ctrl-C) stops gracefully: no new jobs, running ones may finish within --grace, the
+    rest goes back without losing an attempt. A second one stops at once. Lease and heartbeat are set in the app:
+    Headrace(url, lease=30, heartbeat=10).
+
+    \b
+    Examples:
+      headrace work --app shop.jobs:app
+      headrace work --queues high,default,low --concurrency 20
+      headrace work --queues mail:3,reports:1 --max-memory 500M --log-format json
+    """
+    from headrace.cli.logs import set_up
+    from headrace.worker.process import run_worker
+
+    set_up(log_format, verbose=settings.verbose)
+    app = settings.app()
+    run_worker(lambda: app.worker(queues, **options))
