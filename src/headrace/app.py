@@ -18,10 +18,11 @@ from headrace.core.operations import Enqueued, NewJob
 from headrace.core.ports import Driver
 from headrace.core.retry import Retry
 from headrace.core.unique import Unique
+from headrace.definition import define
 from headrace.drivers.system import IdMaker, SystemClock
 from headrace.errors import ConfigError
 from headrace.sending import Sender
-from headrace.task import Task, define
+from headrace.task import Task
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -143,8 +144,8 @@ class Headrace:
                 other = self._tasks.get(name)
                 if other is not None and not _same_code(other.function, task.function):
                     raise ConfigError(
-                        f"the task name {name!r} is taken by {other.function.__module__}.{other.function.__qualname__}: "
-                        "give one of them another name="
+                        f"the task name {name!r} is taken by {other.arguments.function_name}() in "
+                        f"{other.function.__module__}: give one of them another name="
                     )
             for name in (task.name, *task.aliases):
                 self._tasks[name] = task
@@ -212,7 +213,7 @@ class Headrace:
     ) -> Worker:
         """A worker for `queues` (by default those of all tasks, sorted); `await worker.run()` starts it.
 
-        Options are the fields of `WorkerOptions`: concurrency, threads, grace, max_jobs, max_age, max_memory and others.
+        Options are the fields of `WorkerOptions`: concurrency, threads, grace, max_jobs and others.
 
         Raises:
             ConfigError: an option is out of range.

@@ -1,4 +1,4 @@
-"""Group commit for concurrent enqueues: while one operation is in flight, the jobs of other callers gather for the next.
+"""Group commit for concurrent enqueues: while one is in flight, the jobs of other callers gather for the next.
 
 There are no timers: a lone caller waits for nothing, and fifty at once share one round trip.
 """

@@ -9,12 +9,10 @@ import msgspec
 from headrace.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,62}\Z")
-_QUEUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/@]{0,199}\Z")
 
 LEAST_LEASE_S = 1.0
 HEARTBEATS_PER_LEASE = 3  # two beats may be lost before a lease is (B042)
 BUSY_TIMEOUTS_PER_LEASE = 3  # on SQLite a beat may wait for the file that long
-LEAST_PRIORITY, MOST_PRIORITY = -100, 100
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +41,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         most = self.lease_s / HEARTBEATS_PER_LEASE
         if self.heartbeat_s > most:
             raise ConfigError(
-                f"heartbeat is {self.heartbeat_s:g} s with a lease of {self.lease_s:g} s: it must be at most a third of the "
-                f"lease, so lower it to {most:g} or raise the lease to {self.heartbeat_s * HEARTBEATS_PER_LEASE:g}"
+                f"heartbeat is {self.heartbeat_s:g} s with a lease of {self.lease_s:g} s: it must be at most "
+                f"a third of the lease, so lower it to {most:g} or raise the lease to "
+                f"{self.heartbeat_s * HEARTBEATS_PER_LEASE:g}"
             )
         if self.resend_s < 0:
             raise ConfigError(f"resend is {self.resend_s:g} s: it must be 0 (raise at once) or more")
@@ -53,35 +52,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         least = self.busy_timeout_s * BUSY_TIMEOUTS_PER_LEASE
         if self.url.startswith("sqlite:") and self.lease_s < least:
             raise ConfigError(
-                f"lease is {self.lease_s:g} s on SQLite with a busy_timeout of {self.busy_timeout_s:g} s: it must be at least three "
-                f"times that, so raise it to {least:g} or lower busy_timeout to {self.lease_s / BUSY_TIMEOUTS_PER_LEASE:g}"
+                f"lease is {self.lease_s:g} s on SQLite with a busy_timeout of {self.busy_timeout_s:g} s: it must "
+                f"be at least three times that, so raise it to {least:g} or lower busy_timeout to "
+                f"{self.lease_s / BUSY_TIMEOUTS_PER_LEASE:g}"
             )
 
     @property
     def lease_us(self) -> int:
         """The lease in microseconds."""
         return round(self.lease_s * 1_000_000)
-
-
-def checked_queue(queue: str) -> str:
-    """`queue`, if it may be the name of one.
-
-    Raises:
-        ConfigError: it holds other characters than letters, digits, `_ . - / @`, or is longer than 200.
-    """
-    if not _QUEUE.match(queue):
-        raise ConfigError(f"queue is {queue!r}: use letters, digits and _ . - / @, at most 200 in all")
-    return queue
-
-
-def checked_priority(priority: int) -> int:
-    """`priority`, if it lies in -100..100.
-
-    Raises:
-        ConfigError: it does not.
-    """
-    if type(priority) is not int or not LEAST_PRIORITY <= priority <= MOST_PRIORITY:
-        raise ConfigError(
-            f"priority is {priority!r}: it must be a whole number from {LEAST_PRIORITY} to {MOST_PRIORITY}, higher runs first"
-        )
-    return priority

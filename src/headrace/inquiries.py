@@ -203,32 +203,31 @@ def why(id: str, now_us: int) -> Inquiry[list[str]]:
     if view is None:
         return [
             f"The store knows no job {id}.",
-            "It has succeeded (jobs of tasks without keep= are deleted then), it was forgotten or pruned, or it was never enqueued here.",
+            "It has succeeded (and its task has no keep=), was forgotten or pruned, or was never enqueued here.",
         ]
     info = job_info(view)
+    lines = (yield from _why_ready(view, now_us)) if view.state is State.READY else _why_not_ready(view, info, now_us)
+    return [*lines, *_past(info)]
+
+
+def _why_not_ready(view: ops.JobView, info: JobInfo, now_us: int) -> list[str]:
     match view.state:
-        case State.READY:
-            return [*(yield from _why_ready(view, now_us)), *_past(info)]
         case State.SCHEDULED:
-            due = aware(view.due_us)
+            due = aware(view.due_us).isoformat(timespec="seconds")
             cause = f" ({view.reason})" if view.reason else ""
-            return [
-                f"It is scheduled until {due.isoformat(timespec='seconds')}, in {_span(view.due_us - now_us)}{cause}.",
-                *_past(info),
-            ]
+            return [f"It is scheduled until {due}, in {_span(view.due_us - now_us)}{cause}."]
         case State.RUNNING:
-            since = aware(view.claimed_us).isoformat(timespec="seconds") if view.claimed_us is not None else "?"
+            since = "?" if view.claimed_us is None else aware(view.claimed_us).isoformat(timespec="seconds")
             asked = ["It was asked to cancel."] if view.cancel else []
-            return [f"It is running: held by worker {view.worker} since {since}.", *asked, *_past(info)]
+            return [f"It is running: held by worker {view.worker} since {since}.", *asked]
         case State.PARKED:
-            return ["It is parked until what it depends on is available again.", *_past(info)]
+            return ["It is parked until what it depends on is available again."]
         case State.FAILED:
             return [
                 f"It has failed: {info.failure}",
                 "It will not run again by itself; `headrace failed retry` makes it ready.",
-                *_past(info),
             ]
-    return [f"It has ended: {view.state.value}{f' ({view.reason})' if view.reason else ''}.", *_past(info)]
+    return [f"It has ended: {view.state.value}{f' ({view.reason})' if view.reason else ''}."]
 
 
 def _why_ready(view: ops.JobView, now_us: int) -> Inquiry[list[str]]:

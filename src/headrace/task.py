@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from headrace.config import checked_priority, checked_queue
 from headrace.core.arguments import Arguments
 from headrace.core.codec import Envelope, Template
 from headrace.core.moments import Moment, When, limit, moment
@@ -22,14 +17,21 @@ from headrace.core.operations import Enqueued, NewJob
 from headrace.core.retry import Retry
 from headrace.core.unique import Unique
 from headrace.errors import ConfigError, InvalidArguments
+from headrace.options import (
+    checked_id,
+    checked_priority,
+    checked_queue,
+    checked_texts,
+    checked_unique,
+    duration_us,
+    timeout_us,
+)
 from headrace.sending import refuse_in_loop
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the established short name for a return type
 
 CHUNK = 1_000  # jobs of one operation of enqueue_many
-MAX_ID = 200
-_ID = re.compile(r"[^\s\"\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,%d}\Z" % MAX_ID)
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -79,7 +81,6 @@ class Sending(msgspec.Struct, frozen=True):
 
 
 _PLAIN = Sending()
-_RETRY = Retry()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -140,19 +141,19 @@ class Task(Generic[P, R]):
         given = {
             "id": None if id is None else checked_id(id),
             "run_after": None if run_after is None else moment(run_after, "run_after"),
-            "timeout_us": None if timeout is None else _timeout_us(timeout),
-            "tenant": None if tenant is None else _texts("tenant", (tenant,))[0],
-            "tags": None if tags is None else _texts("tags", tags),
+            "timeout_us": None if timeout is None else timeout_us(timeout),
+            "tenant": None if tenant is None else checked_texts("tenant", (tenant,))[0],
+            "tags": None if tags is None else checked_texts("tags", tags),
             "headers": None
             if headers is None
-            else dict(zip(_texts("headers", headers), _texts("headers", headers.values()), strict=True)),
+            else dict(zip(checked_texts("headers", headers), checked_texts("headers", headers.values()), strict=True)),
         }
         changes: dict[str, Any] = {
             "queue": None if queue is None else checked_queue(queue),
             "priority": None if priority is None else checked_priority(priority),
             "expires": limit(expires, "expires"),
             "deadline": limit(deadline, "deadline"),
-            "unique": _unique(unique, self.arguments),
+            "unique": checked_unique(unique, self.arguments),
             "sending": msgspec.structs.replace(
                 self.sending, **{name: value for name, value in given.items() if value is not None}
             ),
@@ -299,7 +300,7 @@ class Task(Generic[P, R]):
         step_us = 0.0
         if spread_over is not None:
             calls = list(calls)
-            step_us = _duration_us("spread_over", spread_over) / max(1, len(calls))
+            step_us = duration_us("spread_over", spread_over) / max(1, len(calls))
         place = 0
         rest = iter(calls)
         while chunk := list(islice(rest, CHUNK)):
@@ -321,110 +322,6 @@ class Call(msgspec.Struct, frozen=True):
     def job(self, id: str) -> NewJob:
         """The job, ready for the store."""
         return self.task._job(id, self.args, self.unique)  # noqa: SLF001 - the other half of Task.call
-
-
-def define(
-    producer: Producer,
-    function: Callable[P, R],
-    *,
-    name: str | None = None,
-    aliases: Iterable[str] = (),
-    queue: str = "default",
-    priority: int = 0,
-    retry: Retry | int = _RETRY,
-    timeout: When | None = None,
-    expires: When | None = None,
-    deadline: When | None = None,
-    unique: Unique | str | Callable[..., str] | None = None,
-    keep: When | None = None,
-    log: Iterable[str] = (),
-) -> Task[P, R]:
-    """The task of `function`; see `Headrace.task` for the options."""
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ConfigError(
-            f"{function.__qualname__}() is a generator, which a job cannot run: return instead of yielding"
-        )
-    arguments = Arguments.of(function)
-    log = (log,) if isinstance(log, str) else tuple(log)
-    unknown = [argument for argument in log if argument not in arguments.names]
-    if unknown:
-        raise ConfigError(
-            f"log names {', '.join(unknown)}; {arguments.function_name}() takes {', '.join(arguments.names) or 'no arguments'}"
-        )
-    return Task(
-        name=task_name(function) if name is None else _texts("name", (name,))[0],
-        function=function,
-        is_async=inspect.iscoroutinefunction(function),
-        arguments=arguments,
-        producer=producer,
-        aliases=_texts("aliases", aliases),
-        queue=checked_queue(queue),
-        priority=checked_priority(priority),
-        retry=retry if isinstance(retry, Retry) else Retry(max_attempts=retry),
-        timeout_s=None if timeout is None else _timeout_us(timeout) / 1_000_000,
-        expires=limit(expires, "expires"),
-        deadline=limit(deadline, "deadline"),
-        unique=_unique(unique, arguments),
-        keep_us=0 if keep is None else _duration_us("keep", keep),
-        log=log,
-    )
-
-
-def task_name(function: Callable[..., Any]) -> str:
-    """`module.qualname`, also for a module that runs as a program, so that the worker that imports it finds the task."""
-    module = function.__module__
-    if module == "__main__":
-        main = sys.modules["__main__"]
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        if spec is not None:
-            module = spec.name
-        elif file is not None:
-            module = Path(file).stem
-    return f"{module}.{function.__qualname__}"
-
-
-def checked_id(id: str) -> str:
-    """`id`, if it may name a job.
-
-    Raises:
-        ConfigError: it is no str of 1 to 200 printable characters without quotes, backslashes and spaces.
-    """
-    if type(id) is not str or not _ID.match(id):
-        raise ConfigError(
-            f"id is {id!r:.100}: use 1 to {MAX_ID} printable characters, without spaces, quotes and backslashes"
-        )
-    return id
-
-
-def _duration_us(name: str, when: When) -> int:
-    found = moment(when, name)
-    if found.in_us is None:
-        raise ConfigError(f"{name} is the moment {when}: it must be a duration, in seconds or as a timedelta")
-    return found.in_us
-
-
-def _timeout_us(timeout: When) -> int:
-    duration_us = _duration_us("timeout", timeout)
-    if duration_us == 0:
-        raise ConfigError("timeout is 0: it must be greater than 0; leave it out for none")
-    return duration_us
-
-
-def _unique(unique: Unique | str | Callable[..., str] | None, arguments: Arguments) -> Unique | None:
-    if unique is None:
-        return None
-    made = unique if isinstance(unique, Unique) else Unique(unique)
-    if not arguments.takes_more:
-        made.check_names(arguments.names)
-    return made
-
-
-def _texts(name: str, texts: Iterable[str]) -> tuple[str, ...]:
-    found = (texts,) if isinstance(texts, str) else tuple(texts)
-    for text in found:
-        if type(text) is not str or not text or not text.isprintable():
-            raise ConfigError(f"{name} holds {text!r}: it must be a str of printable characters")
-    return found
 
 
 def _split(arguments: Mapping[str, Any] | tuple[Any, ...], place: int) -> tuple[tuple[Any, ...], Mapping[str, Any]]:

@@ -33,6 +33,7 @@ class Arguments:
         "_decoder",
         "_extra",
         "_loose",
+        "_loose_extra",
         "_optional",
         "defaults",
         "function_name",
@@ -49,6 +50,7 @@ class Arguments:
         self.takes_more = extra is not inspect.Parameter.empty
         self._optional = bool(defaults)
         self._extra = values.decoder(extra) if self.takes_more else None
+        self._loose_extra = self.takes_more and values.is_loose(extra)
         # A missing optional argument stays missing: its default is applied by the function, in the worker's
         # version of the code, and is not frozen at enqueue.
         fields = [(name, type_, msgspec.UNSET) if name in defaults else (name, type_) for name, type_ in types.items()]
@@ -105,7 +107,7 @@ class Arguments:
         for name in self._loose:
             if (value := named.get(name)).__class__ not in values.PLAIN_SCALARS:
                 self._check({name: value}, values.find_changing)
-        if self._extra is not None:
+        if self._loose_extra:
             self._check({name: value for name, value in named.items() if name not in self.types}, values.find_changing)
         if len(raw) > MAX_BODY:
             raise PayloadTooLarge(

@@ -26,7 +26,7 @@ def moment(when: When, field: str) -> Moment:
     """Seconds, a timedelta or a text like "5m" as a duration; an aware datetime as a moment.
 
     Raises:
-        ConfigError: a naive datetime, a negative duration, or one beyond 10 years (a timestamp, most likely).
+        ConfigError: a naive datetime, no duration or a negative one, or one beyond 10 years (a timestamp, most likely).
     """
     if isinstance(when, datetime):
         if when.utcoffset() is None:
@@ -35,9 +35,10 @@ def moment(when: When, field: str) -> Moment:
                 f"{field} is the naive datetime {when.isoformat()}: give it a time zone, such as datetime.now(UTC)"
             )
         return Moment(at_us=(when - EPOCH) // timedelta(microseconds=1))
-    duration_us = micros(when)
-    if duration_us < 0:
-        raise ConfigError(f"{field} is {when!r}: it must not be negative")
+    try:
+        duration_us = micros(when)
+    except ConfigError as error:
+        raise ConfigError(f"{field}: {error}") from None
     if duration_us > LONGEST_US:
         raise ConfigError(f"{field} is {when!r}, a duration of more than 10 years: pass an aware datetime for a moment")
     return Moment(in_us=duration_us)

@@ -39,6 +39,8 @@ def enc_hook(value: Any) -> Any:
 
 def dec_hook(type_: Any, value: Any) -> Any:
     """A pydantic model from JSON values; its ValidationError is a ValueError, which msgspec reports with the path."""
+    if type_ is object:
+        return value
     if _is_pydantic(type_):
         return type_.model_validate(value)
     raise TypeError(f"type {type_!r} is not supported")
@@ -65,7 +67,7 @@ def unsupported(type_: Any) -> str:
     try:
         info = types.type_info(type_)
         for part in _parts(info, set()):
-            if isinstance(part, types.CustomType) and not _is_pydantic(part.cls):
+            if isinstance(part, types.CustomType) and part.cls is not object and not _is_pydantic(part.cls):
                 return (
                     f"{part.cls.__module__}.{part.cls.__qualname__}, which has no JSON form: pass an id, or make it a "
                     "dataclass, a msgspec.Struct or a pydantic model"
@@ -88,6 +90,8 @@ def is_loose(type_: Any) -> bool:
         match info:
             case types.AnyType():
                 return True
+            case types.CustomType(cls=cls):
+                return cls is object
             case types.DictType(value_type=inner):
                 info = inner
             case types.ListType(item_type=inner):

@@ -20,7 +20,7 @@ class SystemClock:
         return time.monotonic()
 
     def unix_us(self) -> int:
-        """Microseconds since the epoch, as this machine believes. Leases and due times use the store's clock instead."""
+        """Microseconds since the epoch, as this machine believes. Leases and due times use the store's clock."""
         return time.time_ns() // 1000
 
     def sleep(self, seconds: float) -> None:

@@ -1,0 +1,83 @@
+"""From a function and its options to a task."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from headrace.core.arguments import Arguments
+from headrace.core.moments import When, limit
+from headrace.core.retry import Retry
+from headrace.core.unique import Unique
+from headrace.errors import ConfigError
+from headrace.options import checked_priority, checked_queue, checked_texts, checked_unique, duration_us, timeout_us
+from headrace.task import Producer, Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_RETRY = Retry()
+
+
+def define(
+    producer: Producer,
+    function: Callable[P, R],
+    *,
+    name: str | None = None,
+    aliases: Iterable[str] = (),
+    queue: str = "default",
+    priority: int = 0,
+    retry: Retry | int = _RETRY,
+    timeout: When | None = None,
+    expires: When | None = None,
+    deadline: When | None = None,
+    unique: Unique | str | Callable[..., str] | None = None,
+    keep: When | None = None,
+    log: Iterable[str] = (),
+) -> Task[P, R]:
+    """The task of `function`; see `Headrace.task` for the options."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(
+            f"{function.__qualname__}() is a generator, which a job cannot run: return instead of yielding"
+        )
+    arguments = Arguments.of(function)
+    log = (log,) if isinstance(log, str) else tuple(log)
+    unknown = [argument for argument in log if argument not in arguments.names]
+    if unknown:
+        raise ConfigError(
+            f"log names {', '.join(unknown)}; {arguments.function_name}() takes "
+            f"{', '.join(arguments.names) or 'no arguments'}"
+        )
+    return Task(
+        name=task_name(function) if name is None else checked_texts("name", (name,))[0],
+        function=function,
+        is_async=inspect.iscoroutinefunction(function),
+        arguments=arguments,
+        producer=producer,
+        aliases=checked_texts("aliases", aliases),
+        queue=checked_queue(queue),
+        priority=checked_priority(priority),
+        retry=retry if isinstance(retry, Retry) else Retry(max_attempts=retry),
+        timeout_s=None if timeout is None else timeout_us(timeout) / 1_000_000,
+        expires=limit(expires, "expires"),
+        deadline=limit(deadline, "deadline"),
+        unique=checked_unique(unique, arguments),
+        keep_us=0 if keep is None else duration_us("keep", keep),
+        log=log,
+    )
+
+
+def task_name(function: Callable[..., Any]) -> str:
+    """`module.qualname`, also for a module that runs as a program, so that a worker that imports it finds it."""
+    module = function.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        if spec is not None:
+            module = spec.name
+        elif file is not None:
+            module = Path(file).stem
+    return f"{module}.{function.__qualname__}"

@@ -1,0 +1,86 @@
+"""Options of tasks and jobs, checked as they are given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from headrace.core.arguments import Arguments
+from headrace.core.moments import When, moment
+from headrace.core.unique import Unique
+from headrace.errors import ConfigError
+
+_QUEUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/@]{0,199}\Z")
+# what needs no escaping in JSON and no quoting in a shell
+_ID = re.compile(r"[^\s\"'\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}\Z")
+
+LEAST_PRIORITY, MOST_PRIORITY = -100, 100
+
+
+def checked_queue(queue: str) -> str:
+    """`queue`, if it may be the name of one.
+
+    Raises:
+        ConfigError: it holds other characters than letters, digits, `_ . - / @`, or is longer than 200.
+    """
+    if not _QUEUE.match(queue):
+        raise ConfigError(f"queue is {queue!r}: use letters, digits and _ . - / @, at most 200 in all")
+    return queue
+
+
+def checked_priority(priority: int) -> int:
+    """`priority`, if it lies in -100..100.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if type(priority) is not int or not LEAST_PRIORITY <= priority <= MOST_PRIORITY:
+        raise ConfigError(
+            f"priority is {priority!r}: it must be a whole number from {LEAST_PRIORITY} to {MOST_PRIORITY}, "
+            "higher runs first"
+        )
+    return priority
+
+
+def checked_id(id: str) -> str:
+    """`id`, if it may name a job.
+
+    Raises:
+        ConfigError: it is no str of 1 to 200 printable characters without quotes, backslashes and spaces.
+    """
+    if type(id) is not str or not _ID.match(id):
+        raise ConfigError(
+            f"id is {id!r:.100}: use 1 to 200 printable characters, without spaces, quotes and backslashes"
+        )
+    return id
+
+
+def duration_us(name: str, when: When) -> int:
+    found = moment(when, name)
+    if found.in_us is None:
+        raise ConfigError(f"{name} is the moment {when}: it must be a duration, in seconds or as a timedelta")
+    return found.in_us
+
+
+def timeout_us(timeout: When) -> int:
+    length_us = duration_us("timeout", timeout)
+    if length_us == 0:
+        raise ConfigError("timeout is 0: it must be greater than 0; leave it out for none")
+    return length_us
+
+
+def checked_unique(unique: Unique | str | Callable[..., str] | None, arguments: Arguments) -> Unique | None:
+    if unique is None:
+        return None
+    made = unique if isinstance(unique, Unique) else Unique(unique)
+    if not arguments.takes_more:
+        made.check_names(arguments.names)
+    return made
+
+
+def checked_texts(name: str, texts: Iterable[str]) -> tuple[str, ...]:
+    found = (texts,) if isinstance(texts, str) else tuple(texts)
+    for text in found:
+        if type(text) is not str or not text or not text.isprintable():
+            raise ConfigError(f"{name} holds {text!r}: it must be a str of printable characters")
+    return found

@@ -1,0 +1,371 @@
+"""Arguments: exact round trips, and a clear refusal at enqueue of everything else."""
+
+import enum
+import math
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core import values
+from headrace.core.arguments import Arguments
+from headrace.core.codec import MAX_BODY, MAX_DEPTH
+from headrace.errors import InvalidArguments, PayloadTooLarge, TaskError
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+@dataclass
+class Line:
+    sku: str
+    price: Decimal
+    tags: set[str] = field(default_factory=set)
+
+
+class Point(NamedTuple):
+    x: int
+    y: float
+
+
+class Address(msgspec.Struct):
+    city: str
+    since: date | None = None
+
+
+class Options(TypedDict):
+    loud: bool
+
+
+class Model(pydantic.BaseModel):
+    number: int
+    when: datetime
+
+
+class Opaque:
+    pass
+
+
+def arguments_for(annotation: Any) -> Arguments:
+    def task(value):  # type: ignore[no-untyped-def]
+        raise AssertionError("arguments are never called")
+
+    task.__annotations__ = {"value": annotation}
+    return Arguments.of(task)
+
+
+def round_trip(annotation: Any, value: Any) -> Any:
+    arguments = arguments_for(annotation)
+    return arguments.decode(arguments.encode((value,), {}))["value"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (uuid.UUID, uuid.UUID("12345678123456781234567812345678")),
+        (datetime, datetime(2026, 3, 29, 2, 30, 0, 123456, tzinfo=UTC)),
+        (datetime, datetime(2026, 3, 29, 2, 30, tzinfo=timezone(timedelta(hours=-3, minutes=-30)))),
+        (datetime, datetime(2026, 3, 29, 2, 30)),  # noqa: DTZ001 - a naive one stays naive
+        (date, date(2026, 2, 28)),
+        (time, time(23, 59, 59, 999999)),
+        (timedelta, timedelta(days=-1, microseconds=1)),
+        (Decimal, Decimal("1.10")),
+        (Colour, Colour.RED),
+        (Level, Level.HIGH),
+        (Line, Line("a", Decimal("0.30"), {"x", "y"})),
+        (list[Line], [Line("a", Decimal(1)), Line("b", Decimal(2))]),
+        (Point, Point(1, 2.5)),
+        (Address, Address("Bern", date(2020, 1, 1))),
+        (Options, {"loud": True}),
+        (Model, Model(number=1, when=datetime(2026, 1, 1, tzinfo=UTC))),
+        (Model | None, None),
+        (set[int], {1, 2}),
+        (frozenset[str], frozenset({"a"})),
+        (tuple[int, str], (1, "a")),
+        (tuple[int, ...], (1, 2, 3)),
+        (bytes, b"\x00\xff"),
+        (dict[int, str], {1: "a"}),
+        (Literal["a", "b"], "b"),
+        (Annotated[int, msgspec.Meta(ge=0)], 0),
+        (int, 2**63 - 1),
+        (int, -(2**63)),
+        (float, 0.1),
+        (str, "\x00 \u2028 🏭 </script>"),
+        (Any, {"__type__": "datetime", "__value__": "x"}),  # B096: a user's dict stays a dict
+        (Any, [1, 2.5, "a", None, True, {"b": []}]),
+        (dict[str, Any], {"a": {"b": [1]}}),
+        (object, {"a": 1}),
+        (list, [1, "a"]),
+    ],
+)
+def test_values_come_back_as_they_were(annotation: Any, value: Any) -> None:  # B096
+    back = round_trip(annotation, value)
+    assert back == value
+    assert type(back) is type(value)
+
+
+def test_minus_zero_and_decimals_keep_their_digits() -> None:  # B096
+    assert math.copysign(1, round_trip(float, -0.0)) == -1
+    assert str(round_trip(Decimal, Decimal("1.10"))) == "1.10"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "words"),
+    [
+        (int, "7", "'value' does not fit its annotation: Expected `int`, got `str`, given value = '7'"),
+        (int, True, "Expected `int`, got `bool`"),
+        (int, None, "Expected `int`, got `null`"),
+        (int, 1.5, "Expected `int`, got `float`"),
+        (list[int], [1, "x"], "'value[1]'"),
+        (Annotated[int, msgspec.Meta(ge=0)], -1, ">= 0"),
+        (Literal["a"], "b", "Invalid enum value 'b'"),
+        (Colour, "green", "Invalid enum value 'green'"),
+        (Line, {"sku": "a"}, "missing required field `price`"),
+        (Model, {"number": "many"}, "number"),
+    ],
+)
+def test_values_of_another_type_are_refused_by_name(annotation: Any, value: Any, words: str) -> None:
+    with pytest.raises(InvalidArguments) as caught:
+        arguments_for(annotation).encode((value,), {})
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    ("annotation", "wrap", "path"),
+    [
+        (float, lambda bad: bad, "value is "),
+        (float | None, lambda bad: bad, "value is "),
+        (Any, lambda bad: {"a": [1, bad]}, "value['a'][1] is "),
+        (list[float | None], lambda bad: [None, bad], "value[1] is "),
+        (Point, lambda bad: Point(1, bad), "value[1] is "),
+    ],
+)
+def test_nan_and_infinity_are_refused(
+    annotation: Any, wrap: Callable[[float], Any], path: str, bad: float
+) -> None:  # B100
+    with pytest.raises(InvalidArguments, match="JSON has no such number") as caught:
+        arguments_for(annotation).encode((wrap(bad),), {})
+    assert path in str(caught.value)
+
+
+def test_a_none_that_is_meant_is_no_nan() -> None:
+    assert round_trip(float | None, None) is None
+    assert round_trip(Any, {"a": None}) == {"a": None}
+
+
+@pytest.mark.parametrize("number", [2**64, 2**70, -(2**63) - 1])
+@pytest.mark.parametrize("annotation", [int, Any, list[int]])
+def test_numbers_beyond_64_bits_are_refused(annotation: Any, number: int) -> None:  # B096
+    with pytest.raises(InvalidArguments, match="does not fit 64 bits"):
+        arguments_for(annotation).encode(([number] if annotation == list[int] else number,), {})
+
+
+def test_long_digits_in_a_text_are_no_number() -> None:
+    assert round_trip(str, "9" * 40) == "9" * 40
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        datetime(2026, 1, 1, tzinfo=UTC),
+        Decimal("1.1"),
+        uuid.uuid4(),
+        (1, 2),
+        {1, 2},
+        b"x",
+        Colour.RED,
+        Line("a", Decimal(1)),
+        {"a": [(1,)]},
+        {1: "a"},
+        OrderedDict(a=1),
+    ],
+)
+@pytest.mark.parametrize("annotation", [Any, object])
+def test_a_value_that_would_lose_its_type_is_refused_where_no_annotation_keeps_it(
+    annotation: Any, value: Any
+) -> None:  # B096
+    with pytest.raises(InvalidArguments, match=r"annotate the argument"):
+        arguments_for(annotation).encode((value,), {})
+
+
+@pytest.mark.parametrize("value", [Opaque(), 1j, [Opaque()], lambda: None, Path("x"), iter(())])
+def test_a_value_without_a_json_form_is_refused(value: Any) -> None:  # B096
+    with pytest.raises(InvalidArguments, match=r"value.* is .*of type"):
+        arguments_for(Any).encode((value,), {})
+
+
+def test_a_lone_surrogate_is_refused() -> None:  # B094
+    with pytest.raises(InvalidArguments, match=r"value\['a'\] is the text .* lone surrogate"):
+        arguments_for(Any).encode(({"a": "\ud800"},), {})
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_the_depth_limit_is_exact() -> None:  # B102
+    arguments = arguments_for(Any)
+    fits = nested(MAX_DEPTH - 1)  # the arguments' own object is the first level
+    assert arguments.decode(arguments.encode((fits,), {}))["value"] == fits
+    with pytest.raises(PayloadTooLarge, match="65 levels deep, 64 are allowed"):
+        arguments.encode((nested(MAX_DEPTH),), {})
+
+
+@pytest.mark.parametrize("levels", [10_000, 100_000])
+def test_ten_thousand_levels_are_an_error_and_nothing_worse(levels: int) -> None:  # B102
+    with pytest.raises(PayloadTooLarge, match="nested too deep"):
+        arguments_for(Any).encode((nested(levels),), {})
+
+
+def test_a_list_that_holds_itself_is_refused() -> None:  # B102
+    value: list[Any] = []
+    value.append(value)
+    with pytest.raises(PayloadTooLarge, match="contain themselves"):
+        arguments_for(Any).encode((value,), {})
+
+
+def test_brackets_in_texts_and_many_siblings_are_not_depth() -> None:
+    assert round_trip(Any, "[{" * 500) == "[{" * 500
+    assert round_trip(Any, [[] for _ in range(500)]) == [[] for _ in range(500)]
+    assert values.depth(b'{"a\\"[":["]\\\\",[]]}') == 3
+
+
+@given(
+    st.recursive(
+        st.none() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=30
+    )
+)
+def test_depth_is_what_recursion_says(value: Any) -> None:
+    def depth(part: Any) -> int:
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else None
+        return 0 if inner is None else 1 + max(map(depth, inner), default=0)
+
+    assert values.depth(msgspec.json.encode(value)) == depth(value)
+
+
+@pytest.mark.parametrize("size", [63_000, 65_536, 999_000])
+def test_large_arguments_survive(size: int) -> None:  # B101
+    text = "é" * (size // 2)
+    assert round_trip(str, text) == text
+
+
+def test_more_than_a_megabyte_is_refused_naming_the_largest() -> None:  # B101
+    def task(small: int, blob: str) -> None: ...
+
+    with pytest.raises(PayloadTooLarge, match=r"the largest is 'blob'; store it elsewhere and pass its id"):
+        Arguments.of(task).encode((1,), {"blob": "x" * MAX_BODY})
+
+
+# -- binding
+
+
+def example(order_id: int, note: str = "hello", *, loud: bool = False) -> None: ...
+
+
+def test_positions_become_names_and_defaults_stay_with_the_function() -> None:
+    arguments = Arguments.of(example)
+    assert arguments.encode((17,), {}) == b'{"order_id":17}'
+    assert arguments.decode(b'{"order_id":17}') == {"order_id": 17}
+    assert arguments.decode(arguments.encode((17, "x"), {"loud": True})) == {"order_id": 17, "note": "x", "loud": True}
+    assert arguments.defaults == {"note": "hello", "loud": False}
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "words"),
+    [
+        ((), {}, "takes (order_id, note, loud): Object missing required field `order_id`"),
+        ((1, "a", True, 4), {}, "takes 3 arguments (order_id, note, loud), 4 were given"),
+        ((1,), {"order_id": 2}, "'order_id' twice"),
+        ((1,), {"colour": 2}, "unknown field `colour`"),
+    ],
+)
+def test_calls_that_do_not_fit_are_refused(args: tuple[Any, ...], kwargs: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidArguments) as caught:
+        Arguments.of(example).encode(args, kwargs)
+    assert words in str(caught.value)
+    assert "example()" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"{}", b'{"order_id":"x"}', b'{"order_id":1,"gone":2}', b"[]", b"", b"\xff", b'{"order_id":' + b"[" * 100_000],
+)
+def test_stored_arguments_that_do_not_fit_are_refused(raw: bytes) -> None:
+    with pytest.raises(InvalidArguments, match="example"):
+        Arguments.of(example).decode(raw)
+
+
+def test_stored_arguments_are_decoded_out_of_an_envelope() -> None:
+    assert Arguments.of(example).decode(msgspec.Raw(b'{"order_id":1}')) == {"order_id": 1}
+
+
+def test_keyword_extras_are_sent_along() -> None:
+    def task(a: int, **more: Any) -> None: ...
+
+    def typed(**more: date) -> None: ...
+
+    arguments = Arguments.of(task)
+    assert arguments.decode(arguments.encode((1,), {"b": [2]})) == {"a": 1, "b": [2]}
+    dates = Arguments.of(typed)
+    assert dates.decode(dates.encode((), {"x": date(2026, 1, 1)})) == {"x": date(2026, 1, 1)}
+    with pytest.raises(InvalidArguments):
+        dates.encode((), {"x": 5})
+    with pytest.raises(InvalidArguments, match="annotate"):
+        arguments.encode((1,), {"b": (2,)})
+
+
+def test_functions_that_cannot_be_tasks_are_refused_by_parameter() -> None:
+    def starred(*items: int) -> None: ...
+
+    def positional(a: int, /) -> None: ...
+
+    def opaque(a: int, thing: Opaque) -> None: ...
+
+    def inside(things: dict[str, list[Opaque]]) -> None: ...
+
+    def callback(then: Callable[[], None]) -> None: ...
+
+    for function, words in [
+        (starred, r"\*items"),
+        (positional, "'a'"),
+        (opaque, "'thing' is annotated with .*Opaque, which has no JSON form"),
+        (inside, "'things' is annotated with .*Opaque"),
+        (callback, "'then'"),
+    ]:
+        with pytest.raises(TaskError, match=words):
+            Arguments.of(function)
+
+
+def test_an_annotation_that_cannot_be_evaluated_is_refused() -> None:
+    def task(a: "Missing") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(TaskError, match=r"Missing.*needed at run time"):
+        Arguments.of(task)
+
+
+def test_a_value_whose_repr_raises_can_still_be_refused() -> None:
+    class Rude:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    with pytest.raises(InvalidArguments, match="whose repr raised RuntimeError"):
+        arguments_for(Any).encode((Rude(),), {})
