@@ -1,0 +1,226 @@
+"""Runs the plans of the SQLite store on one file, for threads, event loops and forked children alike."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from headrace.core import operations as ops
+from headrace.drivers.run import run
+from headrace.drivers.sqlite.checkpoint import Checkpointer
+from headrace.drivers.sqlite.connection import BUSY_S, Connection
+from headrace.drivers.sqlite.lane import Item, Lane, Work
+from headrace.drivers.sqlite.problems import translate
+from headrace.drivers.sqlite.wakeup import Bell, SQLiteWakeup
+from headrace.errors import ConfigError, StoreUnavailable
+from headrace.stores.plan import Plan
+
+R = TypeVar("R")
+
+FORK_WAIT_S = 10.0
+
+
+class SQLStore(Protocol):
+    """What this driver needs of its store."""
+
+    sql: Mapping[str, str]
+
+    def plan(self, operation: ops.Operation[R]) -> Plan[R]:
+        """The steps of an operation."""
+        ...
+
+
+class Session:
+    """What one process has open: a lane that writes, a lane that reads, and what follows a commit."""
+
+    def __init__(self, path: Path, store: SQLStore, busy_s: float) -> None:
+        self.pid = os.getpid()
+        self._path = path
+        self._store = store
+        self._busy_s = busy_s
+        self._bell = Bell(path)
+        self._checkpointer = Checkpointer(path, store.sql)
+        self.write = Lane("write", self._open_writer, self._translate, self._after_write)
+        self.read = Lane("read", self._open_reader, self._translate, lambda connection, items: None)
+
+    def _translate(self, error: Exception) -> Exception:
+        return translate(error, self._path)
+
+    def _open_writer(self) -> Connection:
+        """A connection to a file whose schema is there and up to date."""
+        connection = Connection(self._path, self._store.sql, writes=True, busy_s=self._busy_s)
+        try:
+            connection.begin()
+            run(self._store.plan(ops.Prepare()), connection.execute)
+            connection.raw.execute("commit")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _open_reader(self) -> Connection:
+        self.write.run(None, lambda connection: None)  # opens, and so prepares, the file
+        return Connection(self._path, self._store.sql, writes=False, busy_s=self._busy_s)
+
+    def _after_write(self, connection: Connection, items: Sequence[Item[Any]]) -> None:
+        for item in items:
+            if item.error is None and ops.rings(item.operation, item.answer):
+                self._bell.ring(queues_of(item.operation))
+        self._checkpointer.after_commit(connection)
+
+    def close(self) -> None:
+        """Close both lanes. The write lane comes last: it may be the one that folds the log."""
+        self.read.close()
+        with self.write.lock:
+            self._checkpointer.close()
+            self._bell.close()
+        self.write.close()
+
+    def leak(self) -> None:
+        """In a forked child: never use, never close what was inherited."""
+        self.read.leak()
+        self.write.leak()
+        self._checkpointer.leak()
+
+
+def queues_of(operation: object) -> Iterable[str] | None:
+    """The queues an operation may have left jobs in; None where it does not say."""
+    match operation:
+        case ops.Enqueue(jobs=jobs):
+            return {job.queue for job in jobs}
+        case ops.Settle(outcomes=outcomes):
+            return {outcome.queue for outcome in outcomes}
+        case ops.Claim(queues=queues) | ops.Rescue(queues=queues):
+            return queues
+    return None
+
+
+class SQLiteDriver:
+    """A SQLite file for synchronous and asynchronous callers, several threads and several processes.
+
+    `busy_timeout` is how many seconds a statement waits for the file. `path` is made absolute at once; the file is opened, created and brought up to date with the first operation.
+
+    Raises:
+        ConfigError: `path` is `:memory:` or empty: each connection would have a database of its own.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], store: SQLStore, *, busy_timeout: float = BUSY_S) -> None:
+        if os.fspath(path) in ("", ":memory:"):
+            raise ConfigError(
+                "a SQLite store needs a file: use sqlite:///jobs.db, or memory:// for jobs that end with the process"
+            )
+        self.path = Path(os.path.abspath(path))
+        self.store = store
+        self._busy_s = busy_timeout
+        self._lock = threading.Lock()
+        self._current: Session | None = None
+        _DRIVERS.add(self)
+
+    def run(self, operation: ops.Operation[R]) -> R:
+        """Run in this thread; other threads' operations that wait meanwhile are carried out in the same transaction."""
+        return self._lane(operation).run(operation, self._work(operation))
+
+    async def arun(self, operation: ops.Operation[R]) -> R:
+        """Run in the lane's own thread, one hop for the whole operation. A cancelled caller leaves it to finish."""
+        return await self._lane(operation).arun(operation, self._work(operation))
+
+    def _lane(self, operation: ops.Operation[Any]) -> Lane:
+        session = self._session()
+        return session.write if operation.writes else session.read
+
+    def _work(self, operation: ops.Operation[R]) -> Work[R]:
+        return lambda connection: run(self.store.plan(operation), connection.execute)
+
+    def _session(self) -> Session:
+        """This process's own: handles are never used across a fork (B121, B133)."""
+        session = self._current
+        if session is None or session.pid != os.getpid():
+            with self._lock:
+                session = self._current
+                if session is None or session.pid != os.getpid():
+                    session = self._current = Session(self.path, self.store, self._busy_s)
+        return session
+
+    def wakeup(self, worker: str, queues: Sequence[str]) -> SQLiteWakeup:
+        """A socket beside the file that is rung by whoever leaves jobs in `queues`."""
+        return SQLiteWakeup(self.path, queues, self._version)
+
+    async def _version(self) -> int:
+        """A number that every commit of any connection changes. An outage is waited out, as the port asks."""
+        try:
+            return await self._session().read.arun(None, data_version)
+        except StoreUnavailable:
+            return 0
+
+    def describe(self) -> str:
+        """The address."""
+        return f"sqlite:///{self.path}"
+
+    def close(self) -> None:
+        """Carry out what waits, then close all handles of this process. Used again, the driver opens again."""
+        session, self._current = self._current, None
+        if session is not None and session.pid == os.getpid():
+            session.close()
+
+    async def aclose(self) -> None:
+        """The same without blocking the loop."""
+        await asyncio.to_thread(self.close)
+
+    # -- forks: no lock may be held, and no SQLite call be under way, at the moment of a fork
+
+    def before_fork(self) -> None:
+        """Let what is under way finish, and start nothing new."""
+        session = self._current
+        self._held = []
+        for lock in [self._lock, *([session.read.lock, session.write.lock] if session else [])]:
+            if lock.acquire(timeout=FORK_WAIT_S):
+                self._held.append(lock)
+
+    def after_fork(self) -> None:
+        """In the parent: go on."""
+        for lock in reversed(self._held):
+            lock.release()
+        self._held = []
+
+    def forked(self) -> None:
+        """In the child: start anew."""
+        session, self._current = self._current, None
+        self._lock, self._held = threading.Lock(), []
+        if session is not None:
+            session.leak()
+
+
+def data_version(connection: Connection) -> int:
+    """SQLite's counter of commits by other connections."""
+    return int(connection.raw.execute("pragma data_version").fetchone()[0])
+
+
+_DRIVERS: weakref.WeakSet[SQLiteDriver] = weakref.WeakSet()
+_forking: list[SQLiteDriver] = []
+
+
+def _before_fork() -> None:
+    _forking[:] = sorted(_DRIVERS, key=id)
+    for driver in _forking:
+        driver.before_fork()
+
+
+def _after_fork() -> None:
+    for driver in reversed(_forking):
+        driver.after_fork()
+    _forking.clear()
+
+
+def _forked() -> None:
+    for driver in _forking:
+        driver.forked()
+    _forking.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forked)

@@ -1,0 +1,217 @@
+"""A lane: one connection, its lock, and the operations that wait for it.
+
+Group commit without timers: whatever waits when a transaction begins, or arrives while it runs, is carried out in
+it, each operation inside a savepoint of its own, so that an error hits its own caller only. A synchronous caller
+takes the lock and carries out all that waits, its own operation included; asynchronous callers leave that to one
+thread of the lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from headrace.drivers.sqlite.connection import Connection
+from headrace.drivers.sqlite.problems import is_busy
+from headrace.errors import StoreUnavailable
+
+logger = logging.getLogger("headrace.sqlite")
+
+R = TypeVar("R")
+
+GROUP_S = 0.005  # a transaction takes no more operations in after this long
+GROUP_MOST = 64
+STOP_S = 5.0
+
+Work = Callable[[Connection], R]
+
+
+class Item(Generic[R]):
+    """An operation on its way through a lane."""
+
+    __slots__ = ("answer", "done", "error", "future", "loop", "operation", "work")
+
+    def __init__(self, operation: object, work: Work[R]) -> None:
+        self.operation = operation
+        self.work = work
+        self.answer: R | None = None
+        self.error: BaseException | None = None
+        self.done = False
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.future: asyncio.Future[None] | None = None
+
+    def finish(self) -> None:
+        """Tell the caller, in whatever thread it waits. One that was cancelled has gone already."""
+        self.done = True
+        if self.loop is not None:
+            with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits
+                self.loop.call_soon_threadsafe(self._resolve)
+
+    def _resolve(self) -> None:
+        if self.future is not None and not self.future.done():
+            self.future.set_result(None)
+
+    def result(self) -> R:
+        """The answer, or the error raised."""
+        if self.error is not None:
+            raise self.error
+        return self.answer  # type: ignore[return-value]
+
+
+class Lane:
+    """Runs work on one connection, one transaction at a time.
+
+    `connect` opens the connection; `translate` puts SQLite's errors into our words; `committed` is told what has
+    just been committed, while the lane is still locked.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], Connection],
+        translate: Callable[[Exception], Exception],
+        committed: Callable[[Connection, Sequence[Item[Any]]], None],
+    ) -> None:
+        self.lock = threading.Lock()
+        self.connection: Connection | None = None
+        self._name = name
+        self._connect = connect
+        self._translate = translate
+        self._committed = committed
+        self._waiting: deque[Item[Any]] = deque()
+        self._gate = threading.Lock()  # held for moments only, so that an event loop may take it
+        self._calls: SimpleQueue[bool] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def run(self, operation: object, work: Work[R]) -> R:
+        """Carry out `work` in this thread, or have it carried out by another caller that is at it."""
+        item = Item(operation, work)
+        self._waiting.append(item)
+        with self.lock:
+            while not item.done:
+                self._group()
+        return item.result()
+
+    async def arun(self, operation: object, work: Work[R]) -> R:
+        """Have `work` carried out by the lane's thread. If the caller is cancelled, it is carried out all the same."""
+        item = Item(operation, work)
+        item.loop = asyncio.get_running_loop()
+        item.future = item.loop.create_future()
+        with self._gate:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name=f"headrace-sqlite-{self._name}", daemon=True)
+                self._thread.start()
+            self._waiting.append(item)
+            self._calls.put(True)
+        await item.future
+        return item.result()
+
+    def close(self) -> None:
+        """Carry out what waits, stop the thread and close the connection; all are there again when used again."""
+        with self._gate:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self._calls.put(False)
+        with self.lock:
+            while self._waiting:
+                self._group()
+            self._disconnect()
+        if thread is not None:
+            thread.join(STOP_S)
+
+    def leak(self) -> None:
+        """In a forked child: let go of the connection without touching it."""
+        if self.connection is not None:
+            self.connection.leak()
+
+    def _serve(self) -> None:
+        while self._calls.get():
+            with self.lock:
+                while self._waiting:
+                    self._group()
+
+    def _group(self) -> None:
+        """One transaction with what waits. Called with the lock held; finishes at least the first item."""
+        items = [self._waiting.popleft()]
+        try:
+            connection = self._begun()
+            # the first needs no savepoint: when it fails, the transaction has nothing else to lose
+            items[0].answer = items[0].work(connection)
+            self._others(connection, items)
+            connection.raw.execute("commit")
+        except BaseException as error:
+            self._undo(error)
+            self._fail(items, error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        for item in items:
+            item.finish()
+        self._tell(connection, items)
+
+    def _begun(self) -> Connection:
+        if self.connection is not None and not self.connection.is_current():
+            logger.warning("%s was replaced or deleted while in use: opening it anew", self.connection.path)
+            self._disconnect()
+        if self.connection is None:
+            self.connection = self._connect()
+        self.connection.begin()
+        return self.connection
+
+    def _others(self, connection: Connection, items: list[Item[Any]]) -> None:
+        until = time.monotonic() + GROUP_S
+        while self._waiting and len(items) < GROUP_MOST and time.monotonic() < until:
+            item = self._waiting.popleft()
+            items.append(item)
+            connection.raw.execute("savepoint headrace")
+            try:
+                item.answer = item.work(connection)
+            except Exception as error:
+                if not connection.raw.in_transaction:
+                    raise  # SQLite ended the whole transaction: all that was in it has failed
+                item.error = self._translate(error)
+                connection.raw.execute("rollback to headrace")
+            connection.raw.execute("release headrace")
+
+    def _undo(self, error: BaseException) -> None:
+        """Roll back; a connection that cannot even do that, or cannot reach its file, is given up."""
+        if self.connection is None:
+            return
+        try:
+            self.connection.rollback()
+        except sqlite3.Error as second:
+            logger.warning("a rollback failed: %s", second)
+            self._disconnect()
+        else:
+            if isinstance(error, sqlite3.DatabaseError) and not is_busy(error):
+                self._disconnect()
+
+    def _disconnect(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+    def _fail(self, items: Sequence[Item[Any]], error: BaseException) -> None:
+        """Nothing of this transaction is there; each caller hears why."""
+        if isinstance(error, Exception):
+            error = self._translate(error)
+        else:
+            error = StoreUnavailable("the transaction was interrupted and undone: repeat the operation")
+        for item in items:
+            item.error = item.error or error
+            item.finish()
+
+    def _tell(self, connection: Connection, items: Sequence[Item[Any]]) -> None:
+        """What follows a commit must not make it look undone."""
+        try:
+            self._committed(connection, items)
+        except Exception as error:  # noqa: BLE001 - upkeep of the file or a lost hint; the next commit tries again
+            logger.warning("after a commit: %s", self._translate(error))

@@ -1,0 +1,88 @@
+"""Plans of the file itself: its schema, and what its settings promise."""
+
+from __future__ import annotations
+
+from headrace.core import operations as ops
+from headrace.errors import StoreMisconfigured
+from headrace.stores.plan import Plan, Statement
+
+SYNCHRONOUS = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
+
+
+def prepare(migrations: list[str]) -> Plan[None]:
+    """Bring the schema up to date. The driver holds the write lock, so that only one process does.
+
+    Raises:
+        StoreMisconfigured: the schema is newer than this headrace.
+    """
+    there = yield Statement("moment.tables")
+    version = int((yield Statement("moment.version"))[0][0]) if there[0][0] else 0
+    known = max(_version(name) for name in migrations)
+    if version > known:
+        raise StoreMisconfigured(
+            f"the file's schema has version {version}, this headrace knows {known}: upgrade headrace, or use another file"
+        )
+    for name in migrations:
+        if _version(name) > version:
+            yield Statement(name)
+    if version < known:
+        yield Statement("moment.set_version", {"version": known})
+
+
+def _version(name: str) -> int:
+    """Of `0001_jobs.entry`."""
+    return int(name.partition("_")[0])
+
+
+def inspect(op: ops.Inspect, now: int) -> Plan[list[ops.Finding]]:
+    """Library, journal, durability, checkpoints, and whether the file is sound."""
+    library = (yield Statement("inspect.library"))[0][0]
+    journal = (yield Statement("inspect.journal_mode"))[0][0]
+    synchronous = (yield Statement("inspect.synchronous"))[0][0]
+    autocheckpoint = (yield Statement("inspect.autocheckpoint"))[0][0]
+    problem = (yield Statement("inspect.check"))[0][0]
+    return [
+        _journal(journal),
+        _durability(synchronous),
+        _checkpoints(library, autocheckpoint),
+        _soundness(problem),
+    ]
+
+
+def _journal(mode: str) -> ops.Finding:
+    if mode == "wal":
+        return ops.Finding("ok", "journal", "write-ahead log: readers and the writer do not block each other")
+    return ops.Finding("error", "journal", f"journal_mode is {mode}", "let nothing change it from WAL")
+
+
+def _durability(level: int) -> ops.Finding:
+    name = SYNCHRONOUS.get(level, str(level))
+    if level >= 2:
+        return ops.Finding("ok", "durability", f"synchronous is {name}: what was acknowledged survives a power cut")
+    text = f"synchronous is {name}: the last commits may be lost in a power cut"
+    return ops.Finding("warning", "durability", text, "set it to FULL")
+
+
+def _checkpoints(library: str, autocheckpoint: int) -> ops.Finding:
+    if has_reset_fix(library):
+        return ops.Finding("ok", "checkpoints", f"SQLite {library} has the fix of the WAL-reset bug")
+    if autocheckpoint:
+        text = f"SQLite {library} has the WAL-reset bug, and this connection checkpoints by itself"
+        return ops.Finding("error", "checkpoints", text, "set wal_autocheckpoint=0, or upgrade SQLite to 3.51.3")
+    text = (
+        f"SQLite {library} has the WAL-reset bug; headrace checkpoints only while it holds the write lock, where the bug "
+        "cannot strike. Other programs that write to this file must set wal_autocheckpoint=0"
+    )
+    return ops.Finding("info", "checkpoints", text, "upgrade SQLite to 3.51.3 or newer")
+
+
+def has_reset_fix(library: str) -> bool:
+    """Whether this SQLite version has the fix: 3.51.3, or the same on the 3.50 and 3.44 branches."""
+    version = tuple(int(part) for part in library.split("."))
+    return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
+
+
+def _soundness(problem: str) -> ops.Finding:
+    if problem == "ok":
+        return ops.Finding("ok", "integrity", "quick_check found nothing")
+    return ops.Finding("error", "integrity", f"the file is damaged: {problem}", "stop all workers and restore a backup")

@@ -1,0 +1,81 @@
+"""Plans of leases: a heartbeat writes one row, a rescue gives back what the dead held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.core import operations as ops
+from headrace.core import trail
+from headrace.core.states import State
+from headrace.stores.plan import Plan, Statement
+from headrace.stores.sqlite.claim import seen
+from headrace.stores.sqlite.settle import end_claims
+from headrace.stores.sqlite.text import batches, listed
+
+
+def beat(op: ops.Beat, now: int) -> Plan[ops.Beaten]:
+    """Extend the worker's lease and compare what it knows with what the store holds for it."""
+    yield from seen(op.worker, now + op.lease_us)
+    rows = yield Statement("lease.held", {"worker": op.worker})
+    mine = {id: (token, cancel) for id, token, _, cancel in rows}
+    lost: list[str] = []
+    cancel: list[str] = []
+    for held in op.held:
+        token, asked = mine.get(held.id, (None, 0))
+        if token != held.token:
+            lost.append(held.id)
+        elif asked:
+            cancel.append(held.id)
+    known = {held.id for held in op.held}
+    unknown = {id for id, _, number, _ in rows if id not in known and number < op.open_claim}
+    if unknown:
+        yield from _give_back(op.worker, unknown, now)
+    return ops.Beaten(now, lost, cancel, len(unknown))
+
+
+def leave(op: ops.Leave, now: int) -> Plan[int]:
+    """Give back what the worker still holds and take its row away."""
+    rows = yield Statement("lease.held", {"worker": op.worker})
+    if rows:
+        yield from _give_back(op.worker, {row[0] for row in rows}, now)
+    yield Statement("lease.leave", {"worker": op.worker})
+    return len(rows)
+
+
+def _give_back(worker: str, ids: set[str], now: int) -> Plan[None]:
+    """Unharmed: one release more on the job's trail."""
+    rows = yield Statement("lease.held_whole", {"worker": worker})
+    outcomes = [
+        ops.Outcome(id, queue, token, State.READY, trail=trail.released(raw), reason="released")
+        for id, queue, token, raw in rows
+        if id in ids
+    ]
+    yield from _end_all(outcomes, now)
+
+
+def rescue(op: ops.Rescue, now: int) -> Plan[ops.Rescued]:
+    """Give back the jobs of dead workers with one crash more, then forget the dead that hold nothing."""
+    rows = yield Statement("lease.orphans", {"queues": listed(op.queues), "now": now, "limit": op.limit})
+    orphans = [
+        ops.Orphan(id, queue, token, worker, raw, bool(alone), bool(cancel))
+        for id, queue, token, worker, raw, alone, cancel in rows
+    ]
+    outcomes = [
+        ops.Outcome(
+            orphan.id,
+            orphan.queue,
+            orphan.token,
+            State.READY,
+            trail=trail.crashed(orphan.trail, worker=orphan.worker, now_us=now, alone=orphan.alone),
+            reason="crashed",
+        )
+        for orphan in orphans
+    ]
+    yield from _end_all(outcomes, now)
+    yield Statement("lease.dead", {"now": now})
+    return ops.Rescued(orphans)
+
+
+def _end_all(outcomes: Sequence[ops.Outcome], now: int) -> Plan[None]:
+    for some in batches(outcomes):
+        yield from end_claims(some, now)

@@ -1,0 +1,85 @@
+"""Plans of operators who look: one job, pages of jobs, counts, workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.core import operations as ops
+from headrace.core.states import TERMINAL, State
+from headrace.stores.plan import Plan, Statement
+
+FIRST_LIVE = (2**62, -1)  # before every (priority, place)
+FIRST_ENDED = (2**62, "")  # after every (finished, id)
+
+
+def get(op: ops.Get, now: int) -> Plan[ops.JobView | None]:
+    """One job, wherever it stands."""
+    rows = yield Statement("look.job", {"id": op.id, "now": now})
+    return _view(rows[0]) if rows else None
+
+
+def _view(row: tuple[Any, ...]) -> ops.JobView:
+    id, queue, task, state, *middle, cancel, trail, body = row
+    return ops.JobView(id, queue, task, State(state), *middle, bool(cancel), trail, body)
+
+
+def page(op: ops.List, now: int) -> Plan[ops.Page]:
+    """A page in one state; the cursor is the position of its last job, so that pages do not shift under changes."""
+    filters = {"queue": op.queue, "task": op.task, "reason": op.reason, "bodies": op.bodies, "limit": op.limit + 1}
+    if op.state in TERMINAL:
+        finished, id = _ended_cursor(op.cursor)
+        params = {"state": op.state.value, "finished_us": finished, "id": id}
+        rows = yield Statement("look.ended", params | filters)
+        views = [_view(row) for row in rows]
+        ends = [f"{view.finished_us}:{view.id}" for view in views]
+    else:
+        priority, place = _live_cursor(op.cursor)
+        params = {"priority": priority, "place": place, "now": now}
+        rows = yield Statement(f"look.{op.state.value}", params | filters)
+        views = [_view(row[:-1]) for row in rows]
+        ends = [f"{row[4]}:{row[-1]}" for row in rows]
+    more = len(views) > op.limit > 0
+    return ops.Page(views[: op.limit], ends[op.limit - 1] if more else None)
+
+
+def _ended_cursor(cursor: str | None) -> tuple[int, str]:
+    if cursor is None:
+        return FIRST_ENDED
+    finished, _, id = cursor.partition(":")
+    return int(finished), id
+
+
+def _live_cursor(cursor: str | None) -> tuple[int, int]:
+    if cursor is None:
+        return FIRST_LIVE
+    priority, _, place = cursor.partition(":")
+    return int(priority), int(place)
+
+
+def queues(op: ops.Queues, now: int) -> Plan[list[ops.QueueView]]:
+    """Counts by state, each from an index of its own."""
+    names = yield Statement("look.queues")
+    ready = _by_queue((yield Statement("look.count_ready")))
+    scheduled = _by_queue((yield Statement("look.count_scheduled", {"now": now})))
+    running = _by_queue((yield Statement("look.count_running")))
+    parked = _by_queue((yield Statement("look.count_parked")))
+    failed = _by_queue((yield Statement("look.count_failed")))
+    views = []
+    for (name,) in names:
+        waiting, since = ready.get(name, (0, None))
+        later, due, due_since = scheduled.get(name, (0, 0, None))
+        busy, claimed = running.get(name, (0, None))
+        oldest = min((moment for moment in (since, due_since) if moment is not None), default=None)
+        held, lost = parked.get(name, (0,))[0], failed.get(name, (0,))[0]
+        views.append(ops.QueueView(name, waiting + due, later - due, busy, held, lost, oldest, claimed))
+    return views
+
+
+def _by_queue(rows: list[tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+    return {row[0]: row[1:] for row in rows}
+
+
+def workers(op: ops.Workers, now: int) -> Plan[list[ops.WorkerView]]:
+    """One row per worker, whatever its queues."""
+    rows = yield Statement("look.workers")
+    return [ops.WorkerView(worker, None, until, held) for worker, until, held in rows]

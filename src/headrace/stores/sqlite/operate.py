@@ -1,0 +1,99 @@
+"""Plans of operators who act: cancel, replay, forget, prune."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from headrace.core import operations as ops
+from headrace.core import trail
+from headrace.core.states import State
+from headrace.stores.plan import Plan, Statement
+from headrace.stores.sqlite.enqueue import find_holders, take_places
+from headrace.stores.sqlite.settle import end_waiting
+from headrace.stores.sqlite.text import batches, listed
+
+SWEEP = 10_000  # most tombstones and most kept jobs that one prune deletes: transactions stay short
+
+
+def cancel(op: ops.Cancel, now: int) -> Plan[Literal["cancelled", "requested", "finished", "absent"]]:
+    """End a waiting job, or leave a note for the worker of a running one."""
+    rows = yield Statement("operate.find", {"id": op.id})
+    if not rows:
+        finished = yield Statement("operate.finished", {"id": op.id, "now": now})
+        return "finished" if finished[0][0] else "absent"
+    place, state = rows[0]
+    if state == State.RUNNING:
+        yield Statement("operate.ask", {"place": place})
+        return "requested"
+    yield from end_waiting(place, op.keep_us, "cancelled", now)
+    return "cancelled"
+
+
+def replay(op: ops.Replay, now: int) -> Plan[ops.Replayed]:
+    """Move failed jobs back to the line, each once, skipping those whose unique key another job holds (B135)."""
+    answer = ops.Replayed([], {})
+    for some in batches(op.ids):
+        yield from _replay_some(some, now, answer)
+    return answer
+
+
+def _replay_some(ids: Iterable[str], now: int, answer: ops.Replayed) -> Plan[None]:
+    params = {"ids": listed(list(ids))}
+    states: dict[str, str] = dict((yield Statement("operate.states", params)))
+    ended = {row[0]: row[1:] for row in (yield Statement("operate.replayable", params))}
+    states |= {id: row[0] for id, row in ended.items()}
+    failed = [(id, *row[1:]) for id, row in ended.items() if row[0] == State.FAILED]
+    holders = yield from find_holders([(queue, key) for _, queue, _, key, _ in failed if key is not None])
+    rows: list[tuple[Any, ...]] = []
+    replayed: list[str] = []
+    for id in ids:
+        if states.get(id) != State.FAILED:
+            answer.skipped[id] = f"is {states[id]}" if id in states else "absent"
+            continue
+        _, queue, token, key, raw = ended[id]
+        holder = id if key is None else holders.setdefault((queue, key), id)
+        if holder != id:
+            answer.skipped[id] = f"duplicate of {holder}"
+            continue
+        states[id] = State.READY
+        replayed.append(id)
+        rows.append((max(token + 1, now), now, trail.replayed(raw), id))
+    if rows:
+        yield from _move(rows, replayed)
+        answer.replayed.extend(replayed)
+
+
+def _move(rows: list[tuple[Any, ...]], ids: list[str]) -> Plan[None]:
+    first = yield from take_places(len(rows))
+    yield Statement("operate.replay", many=[(first + n, *row) for n, row in enumerate(rows)])
+    yield Statement("operate.delete_ended", {"ids": listed(ids)})
+    yield Statement("operate.delete_gone", {"ids": listed(ids)})
+
+
+def forget(op: ops.Forget, now: int) -> Plan[int]:
+    """Delete ended jobs and the memory of their ids."""
+    count = 0
+    for some in batches(op.ids):
+        deleted = yield Statement("operate.delete_ended", {"ids": listed(some)})
+        count += len(deleted)
+        if deleted:
+            yield Statement("operate.delete_gone", {"ids": listed([id for (id,) in deleted])})
+    return count
+
+
+def prune(op: ops.Prune, now: int) -> Plan[int]:
+    """Delete what is over: tombstones, kept jobs, and failed ones by age and number, the oldest first."""
+    yield Statement("operate.prune_gone", {"now": now, "limit": SWEEP})
+    yield Statement("operate.prune_kept", {"now": now, "limit": SWEEP})
+    if op.age_us is None and op.most is None:
+        return 0
+    filters = {"queue": op.queue, "task": op.task}
+    before = now - op.age_us if op.age_us is not None else -1
+    rows = yield Statement("operate.count_failed", {"before": before, **filters})
+    total, old = rows[0]
+    beyond = max(0, total - op.most) if op.most is not None else 0
+    count = min(op.limit, max(beyond, old))
+    if count > 0:
+        yield Statement("operate.prune_failed", {"limit": count, **filters})
+    return int(count)

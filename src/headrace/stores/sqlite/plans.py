@@ -1,0 +1,62 @@
+"""The store: each operation's plan, run in one transaction that the driver opens (IMMEDIATE where it writes)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from headrace.core import operations as ops
+from headrace.stores.contract import Features, Now
+from headrace.stores.plan import Plan, Statement
+from headrace.stores.sqlite import claim, enqueue, inspect, lease, look, operate, settle, text
+
+R = TypeVar("R")
+
+PLANS: Mapping[type[Any], Callable[[Any, int], Plan[Any]]] = {
+    ops.Enqueue: enqueue.enqueue,
+    ops.Promote: enqueue.promote,
+    ops.Claim: claim.claim,
+    ops.Settle: settle.settle,
+    ops.Beat: lease.beat,
+    ops.Leave: lease.leave,
+    ops.Rescue: lease.rescue,
+    ops.Cancel: operate.cancel,
+    ops.Replay: operate.replay,
+    ops.Forget: operate.forget,
+    ops.Prune: operate.prune,
+    ops.Get: look.get,
+    ops.List: look.page,
+    ops.Queues: look.queues,
+    ops.Workers: look.workers,
+    ops.Inspect: inspect.inspect,
+}
+
+
+class SQLiteStore:
+    """Plans for one SQLite file.
+
+    `now` overrides the clock (tests and the simulator). `prefix` (default `headrace_`) begins the name of every
+    table, so that they may live beside the tables of an application.
+
+    Raises:
+        ConfigError: `prefix` is no plain identifier.
+    """
+
+    features = Features()
+
+    def __init__(self, now: Now = None, prefix: str = text.DEFAULT_PREFIX) -> None:
+        self.now = now
+        self._migrations = text.migrations(prefix)
+        self.sql: Mapping[str, str] = text.load(prefix) | self._migrations
+
+    def plan(self, operation: ops.Operation[R]) -> Plan[R]:
+        """The steps of `operation`; the first asks for the time, and that moment holds for all others."""
+        return self._prepare() if isinstance(operation, ops.Prepare) else self._plan(operation)
+
+    def _prepare(self) -> Plan[Any]:
+        return inspect.prepare(list(self._migrations))
+
+    def _plan(self, operation: ops.Operation[R]) -> Plan[R]:
+        moment = yield Statement("moment.now", {"now": self.now() if self.now else None})
+        answer: R = yield from PLANS[type(operation)](operation, moment[0][0])
+        return answer

@@ -1,0 +1,86 @@
+"""The plan of a settle, and the one path out of `running` that everything else takes too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.core import operations as ops
+from headrace.core.states import TERMINAL, State
+from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
+from headrace.stores.plan import Plan, Statement
+from headrace.stores.sqlite.text import batches, listed
+
+# Tombstones are kept this much longer than promised, against a clock that is set back.
+CLOCK_MARGIN_US = 60 * 1_000_000
+
+
+def settle(op: ops.Settle, now: int) -> Plan[list[bool]]:
+    """End claims, and clear away about twice as many old tombstones as this leaves new ones."""
+    answers: list[bool] = []
+    for some in batches(op.outcomes):
+        answers += yield from end_claims(some, now)
+        yield Statement("settle.forget_gone", {"before": now - CLOCK_MARGIN_US, "limit": 2 * len(some)})
+    return answers
+
+
+def end_claims(outcomes: Sequence[ops.Outcome], now: int) -> Plan[list[bool]]:
+    """Take every job whose token matches out of `running`; False stands where it does not."""
+    rows = yield Statement("settle.running", {"ids": listed([outcome.id for outcome in outcomes])})
+    running = {id: (place, token, cancel) for id, place, token, cancel in rows}
+    answers: list[bool] = []
+    ending: list[tuple[int, ops.Outcome, State]] = []
+    returning: list[tuple[Any, ...]] = []
+    for outcome in outcomes:
+        place, token, cancel = running.get(outcome.id, (0, None, 0))
+        answers.append(token == outcome.token)
+        if token != outcome.token:
+            continue
+        del running[outcome.id]  # a second outcome for the same claim is stale
+        if outcome.state in TERMINAL:
+            ending.append((place, outcome, outcome.state))
+        elif cancel:
+            ending.append((place, outcome, State.CANCELLED))
+        else:
+            returning.append(_back(place, token, outcome, now))
+    if ending:
+        yield from _end(ending, now)
+    if returning:
+        yield Statement("settle.back", many=returning)
+    return answers
+
+
+def _back(place: int, token: int, outcome: ops.Outcome, now: int) -> tuple[Any, ...]:
+    """The token rises, so that whoever held the old one can change nothing any more."""
+    due = None if outcome.state is State.READY else now + outcome.delay_us
+    return (outcome.state.value, max(token + 1, now), due, outcome.reason, outcome.trail, place)
+
+
+def _end(ending: Sequence[tuple[int, ops.Outcome, State]], now: int) -> Plan[None]:
+    kept = [
+        _kept(place, state, outcome.keep_us, outcome.reason, outcome.trail, now)
+        for place, outcome, state in ending
+        if state is State.FAILED or outcome.keep_us > 0
+    ]
+    yield from end_places([place for place, _, _ in ending], kept, now)
+
+
+def _kept(place: int, state: State, keep_us: int, reason: str, trail: bytes | None, now: int) -> tuple[Any, ...]:
+    keep_until = None if state is State.FAILED else now + keep_us
+    return (state.value, now, keep_until, reason, trail, place)
+
+
+def end_places(places: Sequence[int], kept: list[tuple[Any, ...]], now: int) -> Plan[None]:
+    """The one way a job ends: a tombstone for its id, a copy where it is kept; its key goes with its row."""
+    params = {"places": listed(places)}
+    lives = {"random_us": TOMBSTONE_US, "derived_us": TOMBSTONE_DERIVED_US, "now": now}
+    yield Statement("settle.bury", params | lives)
+    if kept:
+        yield Statement("settle.keep", many=kept)
+    yield Statement("settle.delete", params)
+
+
+def end_waiting(place: int, keep_us: int, reason: str, now: int) -> Plan[None]:
+    """Cancel a job that nobody runs."""
+    kept = [_kept(place, State.CANCELLED, keep_us, reason, None, now)] if keep_us > 0 else []
+    yield from end_places([place], kept, now)

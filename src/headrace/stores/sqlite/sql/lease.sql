@@ -1,0 +1,27 @@
+-- Leases: who lives, who is dead, and what the dead leave behind. A job row is written only when it is given back.
+
+-- name: held
+select id, token, claim, cancel from headrace_jobs where worker = :worker and state = 'running';
+
+-- name: held_whole
+select id, queue, token, trail from headrace_jobs where worker = :worker and state = 'running' order by priority desc, place;
+
+-- name: leave
+delete from headrace_workers where worker = :worker;
+
+-- name: orphans
+-- Running jobs whose worker's lease is over or missing; `alone`: that worker holds nothing else.
+select j.id, j.queue, j.token, j.worker, j.trail,
+    not exists (select 1 from headrace_jobs as o where o.worker = j.worker and o.state = 'running' and o.place <> j.place),
+    j.cancel
+from headrace_jobs as j
+where j.state = 'running' and j.queue in (select value from json_each(:queues))
+    and not exists (select 1 from headrace_workers as w where w.worker = j.worker and w.lease_until_us > :now)
+order by j.priority desc, j.place limit :limit;
+
+-- name: dead
+delete from headrace_workers
+where lease_until_us <= :now
+    and not exists (
+        select 1 from headrace_jobs as j where j.worker = headrace_workers.worker and j.state = 'running'
+    );

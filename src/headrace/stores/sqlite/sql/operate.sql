@@ -1,0 +1,54 @@
+-- Operators act: cancel, replay, forget, prune.
+
+-- name: find
+select place, state from headrace_jobs where id = :id;
+
+-- name: finished
+select exists (select 1 from headrace_ended where id = :id)
+    or exists (select 1 from headrace_gone where id = :id and until_us > :now);
+
+-- name: ask
+update headrace_jobs set cancel = 1 where place = :place;
+
+-- name: states
+select id, state from headrace_jobs where id in (select value from json_each(:ids));
+
+-- name: replayable
+select id, state, queue, token, unique_key, trail from headrace_ended where id in (select value from json_each(:ids));
+
+-- name: replay
+-- The same job again: id, options and unique key. Bound by position: place, token, now, trail, id.
+insert into headrace_jobs (
+    place, state, token, base_us, due_us, since_us, trail, held_key,
+    id, queue, task, priority, created_us, derived, unique_key, unique_until, unique_us, body
+)
+select ?1, 'ready', ?2, ?3, ?3, ?2, ?4, unique_key,
+    id, queue, task, priority, created_us, derived, unique_key, unique_until, unique_us, body
+from headrace_ended where id = ?5;
+
+-- name: delete_ended
+delete from headrace_ended where id in (select value from json_each(:ids)) returning id;
+
+-- name: delete_gone
+delete from headrace_gone where id in (select value from json_each(:ids));
+
+-- name: prune_gone
+delete from headrace_gone where id in (select id from headrace_gone where until_us <= :now order by until_us limit :limit);
+
+-- name: prune_kept
+delete from headrace_ended where id in (
+    select id from headrace_ended
+    where keep_until_us is not null and keep_until_us <= :now order by keep_until_us limit :limit
+);
+
+-- name: count_failed
+-- All failed jobs of a filter, and those that ended before a moment.
+select count(*), coalesce(sum(finished_us <= :before), 0) from headrace_ended
+where state = 'failed' and (:queue is null or queue = :queue) and (:task is null or task = :task);
+
+-- name: prune_failed
+delete from headrace_ended where id in (
+    select id from headrace_ended
+    where state = 'failed' and (:queue is null or queue = :queue) and (:task is null or task = :task)
+    order by finished_us, id limit :limit
+);

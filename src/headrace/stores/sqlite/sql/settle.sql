@@ -1,0 +1,38 @@
+-- The one path that ends a claim: out of `running`, to the end or back to the line.
+
+-- name: running
+select j.id, j.place, j.token, j.cancel
+from json_each(:ids) as e cross join headrace_jobs as j on j.id = e.value and j.state = 'running';
+
+-- name: bury
+-- Tombstones for jobs that end.
+insert into headrace_gone (id, until_us, token)
+select id, :now + case when derived then :derived_us else :random_us end, token
+from headrace_jobs where place in (select value from json_each(:places))
+on conflict (id) do update set until_us = excluded.until_us, token = excluded.token;
+
+-- name: keep
+-- Failed jobs, and others for as long as was asked. Bound by position.
+insert into headrace_ended (
+    state, finished_us, keep_until_us, reason, trail,
+    id, queue, task, priority, token, created_us, base_us, due_us, derived, unique_key, unique_until, unique_us, body
+)
+select ?1, ?2, ?3, ?4, coalesce(?5, trail),
+    id, queue, task, priority, token, created_us, base_us, due_us, derived, unique_key, unique_until, unique_us, body
+from headrace_jobs where place = ?6;
+
+-- name: delete
+delete from headrace_jobs where place in (select value from json_each(:places));
+
+-- name: back
+-- Waiting again, under a new token. Bound by position: state, token, due (null: unchanged), reason, trail (the same), place.
+update headrace_jobs set
+    state = ?1, token = ?2, due_us = coalesce(?3, due_us), since_us = max(?2, coalesce(?3, due_us)),
+    reason = ?4, trail = coalesce(?5, trail), worker = null, claim = 0, claimed_us = null
+where place = ?6;
+
+-- name: forget_gone
+-- Tombstones go a few at a time with each settle, so that no upkeep has to delete a million at once.
+delete from headrace_gone where id in (
+    select id from headrace_gone where until_us <= :before order by until_us limit :limit
+);
