@@ -6,7 +6,7 @@ import click
 
 from headrace.cli.exits import ExitCode
 from headrace.cli.options import Settings, common, pass_settings
-from headrace.cli.output import note, say, say_json, table
+from headrace.cli.output import counted, note, say, say_json, table
 from headrace.cli.progress import progress
 
 
@@ -32,7 +32,7 @@ def check(settings: Settings, context: click.Context, *, store: bool, limit: int
         if settings.json:
             say_json({"tasks": sorted(tasks)})
         else:
-            say(f"{len(tasks)} tasks; --store checks the waiting jobs against them")
+            say(f"{counted(len(tasks), 'task')}; --store checks the waiting jobs against them")
         return
     context.exit(_check_store(settings, limit))
 
@@ -47,6 +47,6 @@ def _check_store(settings: Settings, limit: int) -> ExitCode:
             say_json(problem)
     elif problems:
         table(["ID", "QUEUE", "TASK", "PROBLEM"], [[one.id, one.queue, one.task, one.problem] for one in problems])
-    seen = f"{waiting:,} waiting jobs" if waiting <= limit else f"{limit:,} of {waiting:,} waiting jobs"
+    seen = counted(waiting, "waiting job") if waiting <= limit else f"{limit:,} of {waiting:,} waiting jobs"
     note(f"{seen} checked: {f'{len(problems):,} would break' if problems else 'all would run'}")
     return ExitCode.NO if problems else ExitCode.OK

@@ -138,8 +138,11 @@ def _envelope(info: JobInfo) -> dict[str, Any] | None:
     """The fields of the envelope that are set, but for the arguments."""
     if info.envelope is None:
         return None
-    values = {name: getattr(info.envelope, name) for name in info.envelope.__struct_fields__ if name != "args"}
-    return {"v": info.envelope.v} | {name: value for name, value in values.items() if value not in (None, (), {})}
+    import msgspec
+
+    bare = msgspec.structs.replace(info.envelope, args=msgspec.Raw(b"{}"))
+    fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(bare))
+    return {name: value for name, value in fields.items() if name != "args"}
 
 
 def _iso(moment: datetime | None) -> str | None:

@@ -10,7 +10,7 @@ import click
 
 from headrace.cli.exits import ExitCode
 from headrace.cli.options import Settings, common, pass_settings
-from headrace.cli.output import now_us, printable, say, say_json
+from headrace.cli.output import counted, now_us, printable, say, say_json
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -86,7 +86,7 @@ def _workers(app: Headrace) -> Iterator[Finding]:
             yield Finding(
                 "warning",
                 f"queue {queue.name}",
-                f"{waiting:,} jobs wait and no live worker listens",
+                f"no live worker listens; waiting: {counted(waiting, 'job')}",
                 f"start one: headrace work --queues {queue.name}",
             )
     yield Finding("info", "workers", f"{len({worker.worker for worker in alive})} alive")

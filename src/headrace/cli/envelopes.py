@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from headrace.cli.output import note, say, say_json
+from headrace.cli.output import counted, note, say, say_json
 from headrace.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ def enqueue_envelopes(settings: Settings, source: BinaryIO, *, unchecked: bool) 
             bar.update(stored)
     known = f", {stored - new:,} were there already" if stored > new else ""
     if settings.json:
-        note(f"{new:,} jobs enqueued{known}")
+        note(f"{counted(new, 'job')} enqueued{known}")
     else:
-        say(f"{new:,} jobs enqueued{known}")
+        say(f"{counted(new, 'job')} enqueued{known}")
 
 
 def _so_far(stored: int) -> str:
     if stored:
-        return f"the {stored:,} jobs before it, up to a full thousand, are stored; sending all again is safe"
+        return f"the first {counted(stored, 'job')} are stored; sending all again is safe"
     return "nothing is stored"
 
 
@@ -79,11 +79,10 @@ def _job(body: bytes) -> NewJob:
     Raises:
         HeadraceError: it is none, or a field is out of range.
     """
-    from headrace.config import checked_priority, checked_queue
     from headrace.core import codec, values
     from headrace.core.operations import NewJob
     from headrace.errors import PayloadTooLarge
-    from headrace.task import checked_id
+    from headrace.options import checked_id, checked_priority, checked_queue
 
     envelope = codec.decode(body)
     codec.checked(body, envelope.task)

@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.exits import ExitCode
 from headrace.cli.options import Settings, common, duration, pass_settings
-from headrace.cli.output import note, now_us, say, say_json
+from headrace.cli.output import counted, note, now_us, say, say_json
 from headrace.cli.progress import Progress, progress
 from headrace.cli.selecting import Selection, confirm, confirmation, count, selection, show_sample
 
@@ -74,10 +74,8 @@ def _tell_retried(settings: Settings, result: Retried, chosen: Selection) -> Exi
     if settings.json:
         say_json(result)
     else:
-        say(
-            f"{result.retried:,} jobs are ready again"
-            + (f", {len(result.skipped):,} skipped" if result.skipped else "")
-        )
+        skipped = f", {len(result.skipped):,} skipped" if result.skipped else ""
+        say(f"{counted(result.retried, 'failed job')} made ready again{skipped}")
         for id, why in result.skipped.items():
             note(f"skipped {id}: {why}")
     if chosen.ids and result.retried == 0 and all(why == _ABSENT for why in result.skipped.values()):
@@ -149,7 +147,7 @@ def _decide(
     if number == 0:
         _tell(settings, f"{'retried' if verb == 'retry' else 'forgotten'}", 0)
         return 0, ExitCode.OK
-    if not confirm(f"{verb} {number:,} failed jobs{chosen.words()}?", yes=yes):
+    if not confirm(f"{verb} {counted(number, 'failed job')}{chosen.words()}?", yes=yes):
         note("nothing was changed")
         return number, ExitCode.NO
     return number, None
@@ -159,7 +157,7 @@ def _tell_dry_run(settings: Settings, verb: str, number: int, details: Callable[
     if settings.json:
         say_json({"dry_run": True, verb: number})
     else:
-        say(f"would {verb} {number:,} failed jobs")
+        say(f"would {verb} {counted(number, 'failed job')}")
         details()
 
 
@@ -167,7 +165,7 @@ def _tell(settings: Settings, done: str, number: int) -> None:
     if settings.json:
         say_json({done: number})
     else:
-        say(f"{number:,} jobs {done}")
+        say(f"{counted(number, 'failed job')} {done}")
 
 
 @click.command()
@@ -207,7 +205,7 @@ def prune(
         if dry_run:
             _tell_dry_run(settings, "prune", number, sample)
             return
-        if number and not confirm(f"prune {number:,} failed jobs?", yes=yes):
+        if number and not confirm(f"prune {counted(number, 'failed job')}?", yes=yes):
             note("nothing was changed")
             context.exit(ExitCode.NO)
     with progress("pruning") as bar:

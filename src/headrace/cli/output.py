@@ -59,6 +59,11 @@ def say_json(value: Any) -> None:
     click.echo(as_json(value))
 
 
+def counted(number: int, what: str) -> str:
+    """`1 job`, `1,200 jobs`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def iso(moment_us: int | None) -> str | None:
     """A moment in microseconds since the epoch as ISO-8601 in UTC with its offset; None stays None."""
     if moment_us is None:
@@ -114,11 +119,15 @@ def columns(text: str) -> int:
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Aligned columns; numbers to the right. Cells are made printable."""
     shown = [["-" if cell is None or cell == "" else printable(cell) for cell in row] for row in rows]
-    right = [bool(shown) and all(re.fullmatch(r"-|\d+", row[place]) for row in shown) for place in range(len(heads))]
+    right = [_are_numbers([row[place] for row in shown]) for place in range(len(heads))]
     widths = [max(columns(row[place]) for row in [list(heads), *shown]) for place in range(len(heads))]
     for row in [list(heads), *shown]:
         cells = [_padded(*cell) for cell in zip(row, widths, right, strict=True)]
         say("  ".join(cells).rstrip())
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    return any(map(str.isdecimal, cells)) and all(cell == "-" or cell.isdecimal() for cell in cells)
 
 
 def _padded(text: str, width: int, right: bool) -> str:  # noqa: FBT001 - one of three columns of the same table
