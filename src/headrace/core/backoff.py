@@ -7,10 +7,13 @@ starts at 0.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from headrace.core.durations import Duration, seconds
 from headrace.errors import ConfigError
@@ -20,33 +23,40 @@ if TYPE_CHECKING:
 
 Jitter = Literal["none", "full", "equal", "decorrelated", "add"]
 
-_STEP = re.compile(r"(?P<delay>\S+?)\s*(?:[x*]\s*(?P<times>\d+))?", re.ASCII)
+_STEP = re.compile(r"(?P<delay>.+?)\s*(?:[x*]\s*(?P<times>\d+))?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """The same delay each time."""
+class Fixed(msgspec.Struct, frozen=True):
+    """The same delay each time.
+
+    Raises:
+        ConfigError: `delay` is no duration.
+    """
 
     delay: Duration
 
     def __post_init__(self) -> None:
-        seconds(self.delay)
+        seconds(self.delay, "delay")
 
     def wait(self, retry: int, previous: float, rng: Random) -> float:
         """Seconds before retry number `retry` (from 0)."""
         return seconds(self.delay)
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """One delay after the other; the last repeats."""
+class Listed(msgspec.Struct, frozen=True):
+    """One delay after the other; the last repeats.
+
+    Raises:
+        ConfigError: `delays` is empty, or one of them is no duration.
+    """
 
     delays: Iterable[Duration]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "delays", tuple(seconds(delay) for delay in self.delays))
-        if not self.delays:
-            raise ConfigError("delays is empty: give at least one")
+        delays = tuple(seconds(delay, "a delay of delays") for delay in _items(self.delays, "delays"))
+        if not delays:
+            raise ConfigError("delays is empty: give at least one delay")
+        force_setattr(self, "delays", delays)
 
     def wait(self, retry: int, previous: float, rng: Random) -> float:
         """Seconds before retry number `retry` (from 0)."""
@@ -54,38 +64,41 @@ class Listed:
         return seconds(delays[min(retry, len(delays) - 1)])
 
 
-@dataclass(frozen=True, slots=True)
-class Stepped:
-    """Steps with repetitions, as a text or as pairs: "1s x5, 5s x5, 10s x10, 30s". The last step repeats for ever."""
+class Stepped(msgspec.Struct, frozen=True):
+    """Steps with repetitions, as a text or as pairs: "1s x5, 5s x5, 10s x10, 30s". The last step repeats for ever.
+
+    Raises:
+        ConfigError: `steps` is empty, or one of them cannot be read.
+    """
 
     steps: str | Iterable[tuple[Duration, int]]
-    pairs: tuple[tuple[float, int], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         steps = self.steps
-        pairs = (
-            parse_steps(steps) if isinstance(steps, str) else tuple((seconds(delay), times) for delay, times in steps)
-        )
-        if not pairs or any(times < 1 for _, times in pairs):
-            raise ConfigError(f"steps is {steps!r}: give at least one step, each one or more times")
-        object.__setattr__(self, "pairs", pairs)
+        pairs = parse_steps(steps) if isinstance(steps, str) else tuple(map(_pair, _items(steps, "steps")))
+        if not pairs:
+            raise ConfigError("steps is empty: give at least one step, such as '30s'")
+        force_setattr(self, "steps", pairs)
 
     def wait(self, retry: int, previous: float, rng: Random) -> float:
         """Seconds before retry number `retry` (from 0)."""
-        for delay, times in self.pairs:
+        pairs = cast("tuple[tuple[float, int], ...]", self.steps)
+        for delay, times in pairs:
             if retry < times:
                 return delay
             retry -= times
-        return self.pairs[-1][0]
+        return pairs[-1][0]
 
 
-@dataclass(frozen=True, slots=True)
-class Exponential:
+class Exponential(msgspec.Struct, frozen=True):
     """`base * factor ** retry`, at most `cap`, made uneven by `jitter`.
 
     With e = min(cap, base * factor**retry): none = e; full = uniform(0, e); equal = e/2 + uniform(0, e/2);
     add = e + uniform(0, e/2), at most cap; decorrelated = min(cap, uniform(base, 3 * previous delay)).
     `floor` is the least delay.
+
+    Raises:
+        ConfigError: base <= 0, factor < 1, cap < base, floor > cap, or an unknown jitter.
     """
 
     base: Duration = 2
@@ -95,11 +108,11 @@ class Exponential:
     floor: Duration = 0
 
     def __post_init__(self) -> None:
-        base, cap, floor = seconds(self.base), seconds(self.cap), seconds(self.floor)
-        if base <= 0:
-            raise ConfigError(f"base is {self.base!r}: it must be greater than 0")
-        if self.factor < 1:
-            raise ConfigError(f"factor is {self.factor!r}: it must be at least 1")
+        base, cap, floor = seconds(self.base, "base"), seconds(self.cap, "cap"), seconds(self.floor, "floor")
+        if base == 0:
+            raise ConfigError(f"base is {self.base!r}: it must be greater than 0, or use Fixed(0) to retry at once")
+        if not _is_factor(self.factor):
+            raise ConfigError(f"factor is {self.factor!r}: it must be a number of at least 1")
         if cap < base:
             raise ConfigError(f"cap is {self.cap!r} with a base of {self.base!r}: raise the cap or lower the base")
         if floor > cap:
@@ -111,7 +124,7 @@ class Exponential:
         """min(cap, base * factor ** retry), without overflow."""
         base, cap = seconds(self.base), seconds(self.cap)
         try:
-            return float(min(cap, base * self.factor**retry))
+            return min(cap, base * float(self.factor) ** retry)  # a float: 2 ** 1_000_000 is a number of 300 KB
         except OverflowError:
             return cap
 
@@ -145,6 +158,25 @@ def parse_steps(text: str) -> tuple[tuple[float, int], ...]:
     for part in text.split(","):
         match = _STEP.fullmatch(part.strip())
         if match is None:
-            raise ConfigError(f"the step {part.strip()!r} of {text!r} cannot be read: write it like '5s x3' or '30s'")
-        pairs.append((seconds(match["delay"]), int(match["times"] or 1)))
+            raise ConfigError(f"steps is {text!r} with an empty step: write them like '1s x5, 5s x3, 30s'")
+        pairs.append(_pair((match["delay"], int(match["times"] or 1))))
     return tuple(pairs)
+
+
+def _pair(step: object) -> tuple[float, int]:
+    if not (isinstance(step, (tuple, list)) and len(step) == 2):
+        raise ConfigError(f"steps has {step!r}: give pairs of a delay and a number of times, such as ('5s', 3)")
+    delay, times = step
+    if type(times) is not int or times < 1:
+        raise ConfigError(f"steps has {times!r} times a delay of {delay!r}: use a whole number of at least 1")
+    return seconds(delay, "a delay of steps"), times
+
+
+def _items(value: object, field: str) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ConfigError(f"{field} is {value!r}: give a list")
+    return tuple(value)
+
+
+def _is_factor(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 1 <= value < math.inf

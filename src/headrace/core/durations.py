@@ -10,43 +10,56 @@ from headrace.errors import ConfigError
 
 Duration = timedelta | float | int | str
 
+LONGEST_S = 100 * 365.25 * 86_400.0  # what is longer is a mistake, such as milliseconds, or a timestamp in them
+
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
+_HOW = "give seconds, a timedelta, or a text like '1h30m'"
 
 
-def seconds(value: Duration) -> float:
+def seconds(value: Duration, field: str = "the duration") -> float:
     """The duration in seconds. A number means seconds; units of a text are ms, s, m, h, d, w.
 
+    Args:
+        value: the duration.
+        field: what the error calls it.
+
     Raises:
-        ConfigError: it is no duration, negative, or not finite.
+        ConfigError: it is no duration, negative, or longer than 100 years.
     """
-    if isinstance(value, timedelta):
-        number = value.total_seconds()
-    elif isinstance(value, str):
-        number = _parse(value)
-    elif type(value) in {int, float}:
-        number = float(value)
-    else:
-        raise ConfigError(f"{value!r} is no duration: give seconds, a timedelta, or a text like '1h30m'")
-    if number < 0 or not math.isfinite(number):
-        raise ConfigError(f"the duration {value!r} is negative or endless: give 0 or more seconds")
+    number = _number(value)
+    if number is None:
+        raise ConfigError(f"{field} is {value!r}, which is no duration: {_HOW}")
+    if not 0 <= number <= LONGEST_S:  # false for NaN too
+        raise ConfigError(f"{field} is {value!r}: it must lie between 0 seconds and 100 years")
     return number
 
 
-def micros(value: Duration) -> int:
+def micros(value: Duration, field: str = "the duration") -> int:
     """The duration in whole microseconds.
 
     Raises:
         ConfigError: as `seconds`.
     """
-    return round(seconds(value) * 1_000_000)
+    return round(seconds(value, field) * 1_000_000)
 
 
-def _parse(text: str) -> float:
+def _number(value: object) -> float | None:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, str):
+        return _parse(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _parse(text: str) -> float | None:
     total, position = 0.0, 0
     while match := _PART.match(text, position):
         total += float(match[1]) * _UNITS[match[2]]
         position = match.end()
-    if position == 0 or text[position:].strip():
-        raise ConfigError(f"{text!r} is no duration: write it like '30s', '1h30m' or '250ms'")
-    return total
+    return None if position == 0 or text[position:].strip() else total

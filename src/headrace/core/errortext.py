@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -9,8 +10,8 @@ from typing import NamedTuple
 
 from headrace.core.trail import TEXT, TRACEBACK, clean
 
-
-OURS = str(Path(__file__).parent.parent)
+FRAMES = 30  # kept of one traceback, the innermost
+OURS = str(Path(__file__).parent.parent) + os.sep
 
 
 class ErrorText(NamedTuple):
@@ -27,22 +28,37 @@ def describe(error: BaseException) -> ErrorText:
     The exception's traceback is dropped afterwards, so that the frames of the handler and what they hold can be
     collected (B114).
     """
-    name = type(error).__name__
+    message = as_text(error)
     try:
-        message = str(error)
-    except Exception as problem:  # noqa: BLE001 - a broken __str__ must not hide that the job failed
-        message = f"<{name}.__str__ raised {type(problem).__name__}>"
+        text = _format(error)
+    except BaseException as problem:  # noqa: BLE001 - RecursionError, MemoryError; exceptions with traps of their own
+        text = f"<no traceback: formatting it raised {type(problem).__name__}>"
+    drop_frames(error)
+    return ErrorText(clean(type(error).__name__, 200), clean(message, TEXT), clean(text, TRACEBACK, keep_end=True))
+
+
+def as_text(value: object) -> str:
+    """`str(value)`, whatever its `__str__` does."""
     try:
-        frames = _frames_of_the_handler(error.__traceback__)
-        lines = "".join(
-            traceback.TracebackException(
-                type(error), error, frames, limit=-30, max_group_width=5, compact=True
-            ).format()
-        )
-    except Exception as problem:  # noqa: BLE001 - as above; also RecursionError, MemoryError
-        lines = f"<no traceback: formatting it raised {type(problem).__name__}>"
-    _drop_frames(error)
-    return ErrorText(clean(name, 200), clean(message, TEXT), clean(lines, TRACEBACK, keep_end=True))
+        return str(value)
+    except BaseException as problem:  # noqa: BLE001 - a broken __str__ must not hide that the job failed (B088)
+        return f"<{type(value).__name__}.__str__ raised {type(problem).__name__}>"
+
+
+def drop_frames(error: BaseException) -> None:
+    """Take the tracebacks off `error` and all it was caused by."""
+    for one in _linked(error):
+        # not by assignment: an exception that is a frozen dataclass refuses that
+        BaseException.with_traceback(one, None)
+
+
+def _format(error: BaseException) -> str:
+    frames = _frames_of_the_handler(error.__traceback__)
+    parts = traceback.TracebackException(
+        type(error), error, frames, limit=-FRAMES, max_group_width=5, max_group_depth=5, compact=True
+    ).format()
+    # each part is cut by itself: one message of 5 MB must not push the frames out (B101)
+    return "".join(part if len(part) <= TEXT else clean(part, TEXT) + "\n" for part in parts)
 
 
 def _frames_of_the_handler(frames: TracebackType | None) -> TracebackType | None:
@@ -53,15 +69,16 @@ def _frames_of_the_handler(frames: TracebackType | None) -> TracebackType | None
     return first or frames
 
 
-def _drop_frames(error: BaseException) -> None:
-    seen: set[int] = set()
+def _linked(error: BaseException) -> list[BaseException]:
+    """`error`, its causes and contexts and the members of groups, each once: chains may run in circles."""
+    found: dict[int, BaseException] = {}
     todo: list[BaseException | None] = [error]
     while todo:
         one = todo.pop()
-        if one is None or id(one) in seen:
+        if one is None or id(one) in found:
             continue
-        seen.add(id(one))
-        one.__traceback__ = None
+        found[id(one)] = one
         todo += [one.__cause__, one.__context__]
         if isinstance(one, BaseExceptionGroup):
             todo += one.exceptions
+    return list(found.values())

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias, Union, cast
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from headrace.core.backoff import Backoff, Exponential, Fixed, Listed, Stepped
-from headrace.core.verdict import Cancel, Fail
+from headrace.core.verdict import Cancel, Fail, Snooze
 from headrace.errors import ConfigError
 
 BACKOFFS = (Fixed, Listed, Stepped, Exponential)
 EXPONENTIAL = Exponential()
-Errors = type[BaseException] | tuple[type[BaseException], ...]
-Ruling = Backoff | Fail | Cancel | type[Fail] | type[Cancel]
-Rules = Mapping[Errors, Ruling] | Iterable[tuple[Errors, Ruling]]
+Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
+Ruling: TypeAlias = Backoff | Fail | Cancel | Snooze
+Rule: TypeAlias = Union[Ruling, type[Fail], type[Cancel], "Retry"]
+Rules: TypeAlias = Mapping[Errors, Rule] | Iterable[tuple[Errors, Rule]]
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True):
     """A retry policy. Attempts, errors and crashes are counted apart; the first limit that is reached fails the job.
 
     Args:
         max_attempts: runs that end in an exception, a timeout or `RetryIn`; None: unlimited.
         max_errors: runs that end in an exception or a timeout; None: unlimited.
         max_crashes: worker deaths; the last one must happen while the job runs alone.
-        backoff: the delay before each retry. An exception's `retry_after` (seconds) raises it.
-        on: per exception class (or tuple of classes), first match wins: another backoff, or `Fail`, or `Cancel`.
+        backoff: the delay before each retry. An exception's `retry_after` (seconds or a timedelta) raises it.
+        on: per exception class (or tuple of classes), first match wins. A timeout counts as a `TimeoutError`.
+            A rule is a backoff; a `Retry`, whose limits then hold for the counts of the whole job; `Fail` or
+            `Cancel`, as a class or with its reason; or `Snooze(delay)`, which costs no attempt: for a server that
+            says "not now", with `retry_after` or without.
 
     Raises:
-        ConfigError: a limit is below 1, or a rule is none.
+        ConfigError: a limit is below 1 or can never be reached, or a rule is none.
     """
 
     max_attempts: int | None = 5
@@ -40,34 +45,54 @@ class Retry:
 
     def __post_init__(self) -> None:
         for name in ("max_attempts", "max_errors", "max_crashes"):
-            value = getattr(self, name)
-            if value is None and name != "max_crashes":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} is {value!r}: it must be a whole number of at least 1")
+            _check_limit(name, getattr(self, name))
+        if self.max_attempts is not None and self.max_errors is not None and self.max_errors > self.max_attempts:
+            # every error is an attempt as well
+            raise ConfigError(
+                f"max_errors is {self.max_errors}, which max_attempts={self.max_attempts} never lets happen: "
+                "lower max_errors, or set max_attempts=None"
+            )
         if not isinstance(self.backoff, BACKOFFS):
             raise ConfigError(f"backoff is {self.backoff!r}: use Fixed, Listed, Stepped or Exponential")
-        rules = tuple(self.on.items()) if isinstance(self.on, Mapping) else tuple(self.on)
-        for errors, ruling in rules:
-            _check_rule(errors, ruling)
-        object.__setattr__(self, "on", rules)
+        force_setattr(self, "on", _checked_rules(self.on))
 
     @classmethod
     def none(cls) -> Retry:
         """One attempt, no retry."""
         return cls(max_attempts=1)
 
-    def ruling(self, error: BaseException | None) -> Ruling:
-        """What the first matching rule says about `error`, else the backoff."""
-        for errors, ruling in cast("tuple[tuple[Errors, Ruling], ...]", self.on):
+    def ruling(self, error: BaseException) -> tuple[Retry, Ruling]:
+        """What the first matching rule says about `error`, else the backoff; and the policy whose limits hold."""
+        for errors, rule in cast("tuple[tuple[Errors, Ruling | Retry], ...]", self.on):
             if isinstance(error, errors):
-                return ruling
-        return self.backoff
+                return rule.ruling(error) if isinstance(rule, Retry) else (self, rule)
+        return self, self.backoff
 
 
-def _check_rule(errors: object, ruling: object) -> None:
+def _check_limit(name: str, value: object) -> None:
+    if value is None and name != "max_crashes":
+        return
+    if type(value) is not int or value < 1:
+        fix = "a whole number of at least 1" + ("" if name == "max_crashes" else ", or None for no limit")
+        raise ConfigError(f"{name} is {value!r}: use {fix}")
+
+
+def _checked_rules(on: object) -> tuple[tuple[Errors, Ruling | Retry], ...]:
+    pairs = on.items() if isinstance(on, Mapping) else on
+    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        raise ConfigError(f"on is {on!r}: map exception classes to rules, such as {{ValueError: Fail}}")
+    return tuple(map(_checked_rule, pairs))
+
+
+def _checked_rule(pair: object) -> tuple[Errors, Ruling | Retry]:
+    if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
+        raise ConfigError(f"on has {pair!r}: give pairs of an exception class and a rule, such as (ValueError, Fail)")
+    errors, rule = pair
     for error in errors if isinstance(errors, tuple) else (errors,):
         if not (isinstance(error, type) and issubclass(error, BaseException)):
-            raise ConfigError(f"on names {error!r}: use exception classes")
-    if not isinstance(ruling, (*BACKOFFS, Fail, Cancel)) and ruling not in {Fail, Cancel}:
-        raise ConfigError(f"on maps {errors!r} to {ruling!r}: use a backoff, Fail or Cancel")
+            raise ConfigError(f"on names {error!r}: use an exception class, or a tuple of them")
+    if rule is Fail or rule is Cancel:
+        rule = rule()
+    if not isinstance(rule, (*BACKOFFS, Retry, Fail, Cancel, Snooze)):
+        raise ConfigError(f"on maps {errors!r} to {rule!r}: use a backoff, a Retry, Fail, Cancel or Snooze(delay)")
+    return errors, rule

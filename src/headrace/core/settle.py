@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core.backoff import Backoff
-from headrace.core.errortext import ErrorText, describe
+from headrace.core.errortext import ErrorText, as_text, describe, drop_frames
 from headrace.core.operations import ClaimedJob, Outcome
-from headrace.core.retry import Retry, Ruling
+from headrace.core.retry import BACKOFFS, Retry
 from headrace.core.states import State
-from headrace.core.trail import EMPTY, TEXT, Mishap, Trail, clean, encode
+from headrace.core.trail import EMPTY, TEXT, TRACEBACK, Mishap, Trail, clean, encode
 from headrace.core.verdict import Cancel, RetryIn, Snooze, Verdict
 
 if TYPE_CHECKING:
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
 EMPTY_TRAIL = EMPTY
 SECOND = 1_000_000
 DAY_US = 24 * 3600 * SECOND
-UNKNOWN_CAP_S = 30.0  # longest pause before a job of an unknown task is offered again
+UNKNOWN_CAP_S = 30.0  # longest pause before a job of an unknown task is offered again, give or take a quarter
+RETRY_AFTER_S = 1_000_000_000  # what an exception may ask for at most, about 30 years
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -53,6 +53,7 @@ class TimedOut(msgspec.Struct, frozen=True):
 
     seconds: float
     started_us: int | None = None
+    traceback: str = ""
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -66,6 +67,7 @@ class Released(msgspec.Struct, frozen=True):
     """Given back unharmed: due at once in its old place, or after `delay_us`."""
 
     delay_us: int = 0
+    why: str = "released"
 
 
 class UnknownTask(msgspec.Struct, frozen=True):
@@ -138,23 +140,34 @@ class _Case(msgspec.Struct, frozen=True):
         attempt = self.trail.attempts + 1
         return Mishap(kind, self.now_us, attempt, self.worker, *text, started_us=started_us)
 
+    def decision(self, verdict: Verdict, started_us: int | None = None) -> Mishap:
+        """A verdict as an entry of the history: its `why` is the message."""
+        return self.mishap(ErrorText(type(verdict).__name__, clean(as_text(verdict.why), TEXT), ""), started_us)
+
+    def with_known_task(self) -> _Case:
+        """The case once the handler has run: should its task ever be unknown again, patience starts anew."""
+        if self.trail.unknown_since_us is None:
+            return self
+        return replace(self, trail=replace(self.trail, unknown_since_us=None, unknowns=0))
+
 
 def conclude(
     job: ClaimedJob, trail: Trail, ending: Ending, policy: Policy, *, now_us: int, worker: str, rng: Random
 ) -> Outcome:
-    """What becomes of `job`. `now_us` is the store's now; `trail` is what the job remembers of earlier claims."""
-    if ending is SUCCEEDED:
-        return Outcome(job.id, job.queue, job.token, State.SUCCEEDED, keep_us=policy.keep_us)
+    """What becomes of `job`. `now_us` is the store's now; `trail` is what the job remembers of earlier claims.
+
+    A success leaves the trail as it is. An error, a timeout or a verdict drops the frames of its exception.
+    """
+    if type(ending) is Succeeded:
+        return Outcome(job.id, job.queue, job.token, State.SUCCEEDED, 0, None, policy.keep_us)
     case = _Case(job, trail, policy, now_us, worker, rng)
     match ending:
         case Raised():
             return _raised(case, ending)
         case TimedOut():
-            text = ErrorText("TimeoutError", f"still running after {ending.seconds:g} s", "")
-            mishap = case.mishap(text, ending.started_us, timeout=True)
-            return _next_attempt(case, mishap, "timeout", policy.retry.ruling(TimeoutError()))
+            return _timed_out(case, ending)
         case Decided():
-            return _decided(case, ending.verdict, ending.started_us)
+            return _decided(case.with_known_task(), ending.verdict, ending.started_us)
         case UnknownTask():
             return _unknown(case, ending.task)
         case _:
@@ -164,9 +177,9 @@ def conclude(
 def _ended_before_running(case: _Case, ending: Ending) -> Outcome:
     trail, keep_us = case.trail, case.policy.cancelled_keep_us
     match ending:
-        case Released(delay_us=delay_us):
+        case Released(delay_us=delay_us, why=why):
             state = State.SCHEDULED if delay_us else State.READY
-            return case.outcome(state, "released", replace(trail, releases=trail.releases + 1), delay_us=delay_us)
+            return case.outcome(state, why, replace(trail, releases=trail.releases + 1), delay_us=delay_us)
         case Expired():
             return case.outcome(State.EXPIRED, "expired", trail, keep_us=keep_us)
         case CancelledByUser():
@@ -194,10 +207,19 @@ def _failed(case: _Case, reason: str, name: str, message: str) -> Outcome:
 
 
 def _raised(case: _Case, ending: Raised) -> Outcome:
-    ruling = case.policy.retry.ruling(ending.error)
-    least_us = _retry_after_us(ending.error)
-    text = describe(ending.error)
-    return _next_attempt(case, case.mishap(text, ending.started_us), text.type, ruling, least_us)
+    error = ending.error
+    least_us = _retry_after_us(error)
+    text = describe(error)
+    case = case.with_known_task()
+    return _after_error(case, error, case.mishap(text, ending.started_us), text.type, least_us)
+
+
+def _timed_out(case: _Case, ending: TimedOut) -> Outcome:
+    message = f"still running after {ending.seconds:g} s"
+    text = ErrorText("TimeoutError", message, clean(ending.traceback, TRACEBACK, keep_end=True))
+    case = case.with_known_task()
+    mishap = case.mishap(text, ending.started_us, timeout=True)
+    return _after_error(case, TimeoutError(message), mishap, "timeout", 0)
 
 
 def _retry_after_us(error: BaseException) -> int:
@@ -208,19 +230,27 @@ def _retry_after_us(error: BaseException) -> int:
         return 0
     if isinstance(after, timedelta):
         after = after.total_seconds()
-    usable = isinstance(after, (int, float)) and not isinstance(after, bool) and 0 < after < 10**9
-    return round(after * SECOND) if usable and after is not None else 0
+    if isinstance(after, bool) or not isinstance(after, (int, float)):
+        return 0
+    # a timestamp or infinity is no duration, and would put the job off for ever
+    return round(after * SECOND) if 0 < after < RETRY_AFTER_S else 0
 
 
-def _next_attempt(case: _Case, mishap: Mishap, reason: str, ruling: Ruling, least_us: int = 0) -> Outcome:
-    """After an error or a timeout: both an attempt and an error are used up."""
-    trail, retry = case.trail, case.policy.retry
+def _after_error(case: _Case, error: BaseException, mishap: Mishap, reason: str, least_us: int) -> Outcome:
+    """After an error or a timeout, by the rule for it."""
+    trail = case.trail
+    retry, ruling = case.policy.retry.ruling(error)
+    if isinstance(ruling, Snooze):
+        return _again(case, replace(trail, snoozes=trail.snoozes + 1), reason, max(least_us, ruling.delay_us))
     after = replace(trail.with_mishap(mishap), attempts=trail.attempts + 1, errors=trail.errors + 1)
-    if isinstance(ruling, Cancel) or ruling is Cancel:
-        return case.outcome(State.CANCELLED, reason, after, keep_us=case.policy.cancelled_keep_us)
-    if not isinstance(ruling, Backoff) or _used_up(after, retry):
+    if not isinstance(ruling, BACKOFFS):
+        if ruling.why:
+            after = after.with_mishap(case.decision(ruling))
+        return _refused(case, ruling, after, reason)
+    if _used_up(after, retry):
         return case.outcome(State.FAILED, reason, after)
-    delay_us = max(least_us, round(ruling.wait(trail.attempts, trail.delay_us / SECOND, case.rng) * SECOND))
+    wait_s = ruling.wait(trail.attempts, trail.delay_us / SECOND, case.rng)
+    delay_us = max(least_us, round(wait_s * SECOND))
     return _again(case, replace(after, delay_us=delay_us), reason, delay_us)
 
 
@@ -234,11 +264,14 @@ def _again(case: _Case, trail: Trail, reason: str, delay_us: int) -> Outcome:
     """Scheduled, unless the run would start after the deadline."""
     deadline_us = case.policy.deadline_us
     if deadline_us is not None and case.now_us + delay_us >= deadline_us:
-        return case.outcome(State.FAILED, "deadline", trail)
+        message = f"the next run would start {delay_us / SECOND:g} s from now, after its deadline"
+        mishap = case.mishap(ErrorText("DeadlinePassed", message, ""))
+        return case.outcome(State.FAILED, "deadline", trail.with_mishap(mishap))
     return case.outcome(State.SCHEDULED, reason, trail, delay_us=delay_us)
 
 
 def _decided(case: _Case, verdict: Verdict, started_us: int | None) -> Outcome:
+    drop_frames(verdict)  # it may be a constant of the handler's module, raised again and again
     trail = case.trail
     match verdict:
         case Snooze(delay_us=delay_us):
@@ -246,25 +279,27 @@ def _decided(case: _Case, verdict: Verdict, started_us: int | None) -> Outcome:
         case RetryIn(delay_us=delay_us):
             after = replace(trail, attempts=trail.attempts + 1, delay_us=delay_us)
             if _used_up(after, case.policy.retry):
-                mishap = case.mishap(
-                    ErrorText("RetryIn", clean(verdict.why or "no attempt left", TEXT), ""), started_us
-                )
+                mishap = case.decision(verdict, started_us)
                 return case.outcome(State.FAILED, "attempts used up", after.with_mishap(mishap))
             return _again(case, after, "retry", delay_us)
-    why = getattr(verdict, "why", "")
-    mishap = case.mishap(ErrorText(type(verdict).__name__, clean(str(why), TEXT), ""), started_us)
-    after = replace(trail.with_mishap(mishap), attempts=trail.attempts + 1)
+    after = replace(trail.with_mishap(case.decision(verdict, started_us)), attempts=trail.attempts + 1)
+    return _refused(case, verdict, after, "cancelled" if isinstance(verdict, Cancel) else "failed")
+
+
+def _refused(case: _Case, verdict: Verdict, after: Trail, reason: str) -> Outcome:
     if isinstance(verdict, Cancel):
-        return case.outcome(State.CANCELLED, "cancelled", after, keep_us=case.policy.cancelled_keep_us)
-    return case.outcome(State.FAILED, "failed", after)
+        return case.outcome(State.CANCELLED, reason, after, keep_us=case.policy.cancelled_keep_us)
+    return case.outcome(State.FAILED, reason, after)
 
 
 def _unknown(case: _Case, task: str) -> Outcome:
     """Put back for another worker, for a while: a rolling deploy brings tasks that old workers do not know."""
     trail = case.trail
-    since = trail.unknown_since_us or case.now_us
-    if case.now_us - since >= case.policy.unknown_for_us:
-        return _failed(case, "unknown task", "UnknownTask", f"no worker has known the task {task!r} for ten minutes")
+    since = case.now_us if trail.unknown_since_us is None else trail.unknown_since_us
+    known_to_nobody_us = case.now_us - since
+    if known_to_nobody_us >= case.policy.unknown_for_us:
+        message = f"no worker that took it in {known_to_nobody_us / SECOND:g} s knew the task {task!r}"
+        return _failed(case, "unknown task", "UnknownTask", message)
     pause = min(UNKNOWN_CAP_S, 2.0 ** min(trail.unknowns, 5))
     delay_us = round(pause * (0.75 + 0.5 * case.rng.random()) * SECOND)
     after = replace(trail, unknown_since_us=since, unknowns=trail.unknowns + 1)

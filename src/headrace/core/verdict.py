@@ -6,7 +6,9 @@ from headrace.core.durations import Duration, micros
 
 
 class Verdict(Exception):
-    """Base of the verdicts. `return Snooze(30)` and `raise Snooze(30)` mean the same."""
+    """Base of the verdicts. `return Snooze(30)` and `raise Snooze(30)` mean the same; equal ones compare equal."""
+
+    why: str = ""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Verdict) and type(self) is type(other) and self.args == other.args
@@ -15,26 +17,31 @@ class Verdict(Exception):
         return hash((type(self), self.args))
 
 
-class RetryIn(Verdict):
-    """Run again after `delay` (seconds, timedelta or text). Counts as an attempt, not as an error."""
-
+class _Later(Verdict):
     def __init__(self, delay: Duration, why: str = "") -> None:
-        super().__init__(micros(delay), why)
-        self.delay_us = micros(delay)
+        self.delay_us = micros(delay, "delay")
         self.why = why
+        super().__init__(self.delay_us / 1_000_000, why)  # what a copy is made from
 
 
-class Snooze(Verdict):
-    """Put it off for `delay` (seconds, timedelta or text). Costs no attempt; bounded by the deadline only."""
+class RetryIn(_Later):
+    """Run again after `delay` (seconds, timedelta or text). Counts as an attempt, not as an error.
 
-    def __init__(self, delay: Duration, why: str = "") -> None:
-        super().__init__(micros(delay), why)
-        self.delay_us = micros(delay)
-        self.why = why
+    Raises:
+        ConfigError: `delay` is no duration.
+    """
+
+
+class Snooze(_Later):
+    """Put it off for `delay` (seconds, timedelta or text). Costs no attempt; bounded by the deadline only.
+
+    Raises:
+        ConfigError: `delay` is no duration.
+    """
 
 
 class Fail(Verdict):
-    """Fail at once, whatever the retry policy says."""
+    """Fail at once, whatever the retry policy says. `why` stands in the job's history."""
 
     def __init__(self, why: str = "") -> None:
         super().__init__(why)
@@ -42,7 +49,7 @@ class Fail(Verdict):
 
 
 class Cancel(Verdict):
-    """End without success and without failure: the work is not wanted any more."""
+    """End without success and without failure: the work is not wanted any more. `why` stands in the job's history."""
 
     def __init__(self, why: str = "") -> None:
         super().__init__(why)
