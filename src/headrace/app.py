@@ -83,7 +83,7 @@ class Headrace:
         self._tasks: dict[str, Task[..., Any]] = {}
         self._driver: Driver | None = None
         self._lock = threading.Lock()
-        self._sender = Sender(lambda: self.driver, self.clock, self.rng, self.config.resend_s)
+        self._sender = Sender(self, self.config.resend_s)
 
     # -- tasks
 
@@ -173,7 +173,7 @@ class Headrace:
     def _async_sender(self) -> AsyncSender:
         from headrace.coalesce import AsyncSender
 
-        return AsyncSender(lambda: self.driver, self._sender)
+        return AsyncSender(self, self._sender)
 
     # -- the store
 

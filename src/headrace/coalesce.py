@@ -11,9 +11,8 @@ import weakref
 from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.core.operations import Enqueue, Enqueued, NewJob
-from headrace.core.ports import Driver
 from headrace.errors import StoreUnavailable
-from headrace.sending import Sender, as_new
+from headrace.sending import App, Sender, as_new
 
 MOST = 1_000  # jobs of one operation
 
@@ -23,8 +22,8 @@ Waiting = tuple[NewJob, "asyncio.Future[Enqueued]"]
 class AsyncSender:
     """Enqueues for coroutines; each event loop has its own line."""
 
-    def __init__(self, driver: Callable[[], Driver], sender: Sender) -> None:
-        self._driver = driver
+    def __init__(self, app: App, sender: Sender) -> None:
+        self._app = app
         self._sender = sender
         self._lock = threading.Lock()
         self._lines: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Line] = weakref.WeakKeyDictionary()
@@ -37,13 +36,13 @@ class AsyncSender:
         """
         operation = Enqueue(tuple(jobs))
         try:
-            return as_new(jobs, await self._driver().arun(operation))
+            return as_new(jobs, await self._app.driver.arun(operation))
         except StoreUnavailable as error:
             last = error
         for pause in self._sender.pauses():
             await asyncio.sleep(pause)
             try:
-                return as_new(jobs, await self._driver().arun(operation))
+                return as_new(jobs, await self._app.driver.arun(operation))
             except StoreUnavailable as error:
                 last = error
         raise last

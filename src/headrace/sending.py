@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from headrace.core.operations import Enqueue, Enqueued, NewJob
@@ -29,13 +29,30 @@ class Clock(Protocol):
         ...
 
 
+class App(Protocol):
+    """What sending needs of an app; looked up at each use, so that tests may replace any of it."""
+
+    @property
+    def driver(self) -> Driver:
+        """The store."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """Measures how long the store has not answered."""
+        ...
+
+    @property
+    def rng(self) -> random.Random:
+        """Jitter."""
+        ...
+
+
 class Sender:
     """Enqueues for synchronous callers."""
 
-    def __init__(self, driver: Callable[[], Driver], clock: Clock, rng: random.Random, resend_s: float) -> None:
-        self._driver = driver
-        self._clock = clock
-        self._rng = rng
+    def __init__(self, app: App, resend_s: float) -> None:
+        self._app = app
         self._resend_s = resend_s
 
     def send(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -46,23 +63,23 @@ class Sender:
         """
         operation = Enqueue(tuple(jobs))
         try:
-            return as_new(jobs, self._driver().run(operation))
+            return as_new(jobs, self._app.driver.run(operation))
         except StoreUnavailable as error:
             last = error
         for pause in self.pauses():
-            self._clock.sleep(pause)
+            self._app.clock.sleep(pause)
             try:
-                return as_new(jobs, self._driver().run(operation))
+                return as_new(jobs, self._app.driver.run(operation))
             except StoreUnavailable as error:
                 last = error
         raise last
 
     def pauses(self) -> Iterator[float]:
         """Growing, jittered pauses in seconds until `resend` is over."""
-        give_up = self._clock.monotonic() + self._resend_s
+        give_up = self._app.clock.monotonic() + self._resend_s
         ceiling = FIRST_S
-        while (left := give_up - self._clock.monotonic()) > 0:
-            yield min(left, ceiling * (0.5 + self._rng.random() / 2))
+        while (left := give_up - self._app.clock.monotonic()) > 0:
+            yield min(left, ceiling * (0.5 + self._app.rng.random() / 2))
             ceiling = min(CAP_S, ceiling * 2)
 
 
