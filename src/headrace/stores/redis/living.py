@@ -1,0 +1,155 @@
+"""Leases: beat, leave and rescue. Trails are computed here: read first, then written, fenced by tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.core import operations as ops
+from headrace.core import trail
+from headrace.stores.plan import Call, Plan
+from headrace.stores.redis import records
+from headrace.stores.redis.common import Common
+from headrace.stores.redis.working import Holding, holdings
+
+LEAVE_ROUNDS = 10  # a claim may still be on its way while its worker leaves
+
+
+def beat(store: Common, op: ops.Beat) -> Plan[ops.Beaten]:
+    """Extend the lease in all queues; what the worker never heard of goes back."""
+    queues = tuple(dict.fromkeys((*op.queues, *(held.queue for held in op.held))))
+    now, released = 0, 0
+    lost: set[str] = set()
+    cancel: set[str] = set()
+    for group in store.groups(queues):
+        answer = yield Call("beat", store.keys.of_all(group, op.worker), _beat_args(store, op, group))
+        now = int(answer[0])
+        for place, queue in enumerate(group):
+            gone, asked, unknown = answer[3 * place + 1 : 3 * place + 4]
+            lost |= {id.decode() for id in gone}
+            cancel |= {id.decode() for id in asked}
+            released += yield from _release_unknown(store, op.worker, queue, unknown)
+    if op.queues:  # again and again: it heals what a flush of the server took (B037)
+        yield Call("SADD", (store.keys.queues,), tuple(sorted(set(op.queues))))
+    return ops.Beaten(
+        now,
+        [held.id for held in op.held if held.id in lost],
+        [held.id for held in op.held if held.id in cancel],
+        released,
+    )
+
+
+def _beat_args(store: Common, op: ops.Beat, queues: tuple[str, ...]) -> tuple[Any, ...]:
+    held = {queue: [one for one in op.held if one.queue == queue] for queue in queues}
+    args: list[Any] = [store.moment(), op.worker, str(op.lease_us), str(op.open_claim), str(len(queues))]
+    args += [str(len(held[queue])) for queue in queues]
+    for queue in queues:
+        args += [one.id for one in held[queue]]
+        args += [b"%018d" % one.token for one in held[queue]]
+    return tuple(args)
+
+
+def _release_unknown(store: Common, worker: str, queue: str, flat: list[bytes]) -> Plan[int]:
+    jobs: list[_Job] = [
+        (flat[at], flat[at + 1], trail.released(records.changed(flat[at + 2]).trail if flat[at + 2] else None))
+        for at in range(0, len(flat), 3)
+    ]
+    if not jobs:
+        return 0
+    answer = yield from _give_back(store, "beat", {(queue, worker): jobs})
+    return sum(answer[0][1:])
+
+
+_Job = tuple[Any, Any, bytes]  # id, token, trail
+
+
+def _give_back(store: Common, mode: str, holdings: dict[tuple[str, str], list[_Job]]) -> Plan[list[list[int]]]:
+    """One call. Per (queue, worker): how many jobs it still holds (-1: it lives again), then 1 per job given back."""
+    queues = tuple(dict.fromkeys(queue for queue, _ in holdings))
+    keys = store.keys.of_all(queues) + tuple(store.keys.held(queue, worker) for queue, worker in holdings)
+    reason = "crashed" if mode == "rescue" else "released"
+    args: list[Any] = [store.moment(), mode, reason, str(len(queues)), str(len(holdings))]
+    for (queue, worker), jobs in holdings.items():
+        args += (str(queues.index(queue)), worker, str(len(jobs)))
+    args += [field for jobs in holdings.values() for job in jobs for field in job]
+    answer: list[list[int]] = yield Call("give_back", keys, tuple(args))
+    return answer
+
+
+def leave(store: Common, op: ops.Leave) -> Plan[int]:
+    """Give back everything and unregister."""
+    total = 0
+    for queue in dict.fromkeys(op.queues):
+        for _ in range(LEAVE_ROUNDS):
+            held = yield from holdings(store, queue, [op.worker])
+            jobs: list[_Job] = [(job.id, b"%018d" % job.token, trail.released(job.trail)) for job in held[op.worker]]
+            answer = yield from _give_back(store, "leave", {(queue, op.worker): jobs})
+            left, *done = answer[0]
+            total += sum(done)
+            if not left:
+                break
+    return total
+
+
+def rescue(store: Common, op: ops.Rescue) -> Plan[ops.Rescued]:
+    """Nearly always one call that finds nobody dead."""
+    dead: dict[str, list[str]] = {}
+    now = 0
+    for queues in store.groups(op.queues):
+        answer = yield Call("dead", store.keys.of_all(queues), (store.moment(), str(len(queues))))
+        now = int(answer[0])
+        dead |= {queue: [name.decode() for name in names] for queue, names in zip(queues, answer[1:], strict=True)}
+    everyone = sorted({worker for workers in dead.values() for worker in workers})
+    if not everyone:
+        return ops.Rescued([])
+    held: dict[str, dict[str, list[Holding]]] = {}
+    for queue in dead:
+        held[queue] = yield from holdings(store, queue, everyone)
+    orphans = _orphans(dead, held)[: op.limit]
+    rescued: set[tuple[str, str]] = set()
+    for queues in store.groups(op.queues):
+        rescued |= yield from _rescue(store, queues, dead, orphans, now)
+    return ops.Rescued([orphan for orphan in orphans if (orphan.queue, orphan.id) in rescued])
+
+
+def _rescue(
+    store: Common, queues: tuple[str, ...], dead: dict[str, list[str]], orphans: list[ops.Orphan], now: int
+) -> Plan[set[tuple[str, str]]]:
+    """Give back the orphans of these queues, and unregister dead workers that hold nothing more."""
+    mine: dict[tuple[str, str], list[ops.Orphan]] = {(queue, worker): [] for queue in queues for worker in dead[queue]}
+    for orphan in orphans:
+        if orphan.queue in queues:
+            mine[orphan.queue, orphan.worker].append(orphan)
+    if not mine:
+        return set()
+    jobs: dict[tuple[str, str], list[_Job]] = {
+        holding: [(orphan.id, b"%018d" % orphan.token, _crashed(orphan, now)) for orphan in some]
+        for holding, some in mine.items()
+    }
+    answer = yield from _give_back(store, "rescue", jobs)
+    return {
+        (orphan.queue, orphan.id)
+        for some, (left, *codes) in zip(mine.values(), answer, strict=True)
+        if left >= 0
+        for orphan, code in zip(some, codes, strict=True)
+        if code
+    }
+
+
+def _orphans(dead: dict[str, list[str]], held: dict[str, dict[str, list[Holding]]]) -> list[ops.Orphan]:
+    """In the order of their places. A worker was alone with a job when it held no other in any of these queues."""
+    counts: dict[str, int] = {}
+    for workers in held.values():
+        for worker, jobs in workers.items():
+            counts[worker] = counts.get(worker, 0) + len(jobs)
+    found = [
+        (job.order, ops.Orphan(job.id, queue, job.token, worker, job.trail, counts[worker] == 1, job.cancel))
+        for queue, workers in dead.items()
+        for worker in workers
+        for job in held[queue][worker]
+    ]
+    found.sort(key=lambda row: row[0])
+    return [orphan for _, orphan in found]
+
+
+def _crashed(orphan: ops.Orphan, now_us: int) -> bytes:
+    return trail.crashed(orphan.trail, worker=orphan.worker, now_us=now_us, alone=orphan.alone)

@@ -1,0 +1,95 @@
+-- Purpose: store the jobs of one queue, all or none; idempotent by id.
+--
+-- KEYS: the queue's (see library.lua). Touched: jobs state ready due waiting meta short0/1 day0/1 uniques unique_of wake.
+-- ARGV: now or '', 2 or 4 (arguments per job), then per job:
+--   id, record without its two times, and with 4: when, unique
+--   when: '' at once, '+N' after N us, '=N' at N (18 digits). unique: '' or a value of unique_of.
+-- Answer: 1 when all are new, else per job 0 (new), 1 (exists) or the id that holds its unique key.
+--
+-- B036: the first write (HINCRBY) needs memory, so a full server refuses here, before anything is changed.
+
+local queue, now, step = queue_at(0), store_now(ARGV[1]), tonumber(ARGV[2])
+local ids = {}
+for at = 3, #ARGV, step do
+  ids[#ids + 1] = ARGV[at]
+end
+promote(queue, now, 1000)
+
+local answers, all_new = {}, true
+local known, seen, fresh_keys = known_ids(queue, ids, now), {}, {}
+
+local function holder_of(key)
+  local raw = fresh_keys[key]
+  if raw then
+    return raw
+  end
+  raw = call('HGET', queue.uniques, key)
+  local id = raw and sub(raw, 19)
+  return id and call('HEXISTS', queue.jobs, id) == 1 and id
+end
+
+for i, id in ipairs(ids) do
+  local answer = 0
+  if known[i] or seen[id] then
+    answer, all_new = 1, false
+  elseif step == 4 and ARGV[4 * i + 2] ~= '' then
+    local key = sub(ARGV[4 * i + 2], 20)
+    local holder = holder_of(key)
+    if holder then
+      answer, all_new = holder, false
+    else
+      fresh_keys[key] = id
+    end
+  end
+  if answer == 0 then
+    seen[id] = true
+  end
+  answers[i] = answer
+end
+
+local place = call('HINCRBY', queue.meta, 'place', #ids) - #ids
+local token = math.max(now, tonumber(call('HGET', queue.meta, 'floor') or 0) + 1)
+local created = digits(now)
+local jobs, ready, scheduled, waiting, earliest = {}, {}, {}, {}, nil
+for i, id in ipairs(ids) do
+  if answers[i] == 0 then
+    local at = step * (i - 1) + 3
+    local due, due_digits, record = now, created, ARGV[at + 1]
+    local order = tonumber(sub(record, 1, 3)) * BAND + place + i
+    if step == 4 and ARGV[at + 2] ~= '' then
+      local number = sub(ARGV[at + 2], 2)
+      if sub(ARGV[at + 2], 1, 1) == '+' then
+        due = now + tonumber(number)
+        due_digits = digits(due)
+      else -- taken over as text: beyond 2^53 a number would lose its last digits
+        due, due_digits = tonumber(number), number
+      end
+    end
+    jobs[#jobs + 1], jobs[#jobs + 2] = id, created .. due_digits .. record
+    if due <= now then
+      ready[#ready + 1], ready[#ready + 2] = order, id
+    else
+      scheduled[#scheduled + 1], scheduled[#scheduled + 2] = due, id
+      waiting[#waiting + 1], waiting[#waiting + 2] = id, order
+      earliest = math.min(earliest or due, due)
+    end
+    if step == 4 and ARGV[at + 3] ~= '' then
+      local unique = ARGV[at + 3]
+      call('HSET', queue.uniques, sub(unique, 20), digits(now + tonumber(sub(unique, 2, 19))) .. id)
+      call('HSET', queue.unique_of, id, unique)
+    end
+    if token > now then
+      call('HSET', queue.state, id, digits(token) .. due_digits .. created .. '0000')
+    end
+  end
+end
+
+local head = earliest and tonumber(call('ZRANGE', queue.due, 0, 0, 'WITHSCORES')[2] or '') or nil
+many('HSET', queue.jobs, jobs)
+many('ZADD', queue.ready, ready)
+many('ZADD', queue.due, scheduled)
+many('HSET', queue.waiting, waiting)
+if #ready > 0 or (earliest and (not head or earliest < head)) then
+  ring(queue)
+end
+return all_new and 1 or answers

@@ -1,0 +1,31 @@
+-- Purpose: drop what is over in one queue: kept jobs, tombstones, unique keys whose job is gone.
+--
+-- KEYS: the queue's (see library.lua). Touched: jobs state meta short0/1 day0/1 succeeded cancelled expired kept uniques unique_of.
+-- ARGV: now or '', most kept jobs. Answer: how many kept jobs went.
+
+local queue, now = queue_at(0), store_now(ARGV[1])
+allow_when_full(queue)
+local over = call('ZRANGEBYSCORE', queue.kept, '-inf', now, 'LIMIT', 0, ARGV[2])
+for _, name in ipairs({'kept', 'succeeded', 'cancelled', 'expired'}) do
+  many('ZREM', queue[name], over)
+end
+for _, name in ipairs({'jobs', 'state', 'unique_of'}) do
+  many('HDEL', queue[name], over)
+end
+for _, kind in ipairs({'short', 'day'}) do
+  if call('HEXISTS', queue.meta, kind) == 1 then
+    graveyard(queue, now, kind)
+  end
+end
+
+-- A key outlives its job only where the server lost data; a piece of them is looked at each time.
+local cursor = call('HGET', queue.meta, 'sweep') or '0'
+local scan = call('HSCAN', queue.uniques, cursor, 'COUNT', 1000)
+for i = 1, #scan[2], 2 do
+  local key, holder = scan[2][i], scan[2][i + 1]
+  if tonumber(sub(holder, 1, 18)) <= now and call('HEXISTS', queue.jobs, sub(holder, 19)) == 0 then
+    call('HDEL', queue.uniques, key)
+  end
+end
+call('HSET', queue.meta, 'sweep', scan[1])
+return #over

@@ -1,0 +1,122 @@
+"""What operators do: cancel, replay, forget, prune."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from headrace.core import operations as ops
+from headrace.core import trail
+from headrace.core.states import State
+from headrace.stores.contract import BATCH
+from headrace.stores.plan import Call, Plan
+from headrace.stores.redis.common import Common
+from headrace.stores.redis.looking import Entry, job_views, page
+
+
+def cancel(store: Common, op: ops.Cancel) -> Plan[str]:
+    """Cancel in the queue where the job is found."""
+    for queue in (yield from store.known_queues(op.queue)):
+        answer = yield Call("cancel", store.keys.of(queue), (store.moment(), op.id, str(op.keep_us)))
+        if answer != b"absent":
+            return str(answer.decode())
+    return "absent"
+
+
+def replay(store: Common, op: ops.Replay) -> Plan[ops.Replayed]:
+    """Read the failed jobs, then make them ready if they are still as they were."""
+    answers: dict[str, str] = {}
+    ids = list(dict.fromkeys(op.ids))
+    for queue in (yield from store.known_queues(op.queue)):
+        missing = [id for id in ids if id not in answers]
+        for start in range(0, len(missing), BATCH):
+            answers |= yield from _replay(store, queue, missing[start : start + BATCH])
+    replayed = [id for id in ids if answers.get(id) == ""]
+    skipped = {id: answers.get(id, "absent") for id in ids if answers.get(id) != ""}
+    again = (id for id, times in Counter(op.ids).items() if times > 1 and id not in skipped)
+    return ops.Replayed(replayed, skipped | dict.fromkeys(again, "is ready"))
+
+
+def _replay(store: Common, queue: str, ids: list[str]) -> Plan[dict[str, str]]:
+    """What became of those that are in this queue: '' or the reason why not."""
+    views, _ = yield from job_views(store, queue, ids)
+    answers = {view.id: f"is {view.state.value}" for view in views}
+    failed = [view for view in views if view.state is State.FAILED]
+    if failed:
+        args: list[Any] = [store.moment()]
+        for view in failed:
+            args += (view.id, b"%018d" % view.token, trail.replayed(view.trail))
+        texts = yield Call("replay", store.keys.of(queue), tuple(args))
+        answers |= {view.id: text.decode() for view, text in zip(failed, texts, strict=True)}
+    return answers
+
+
+def forget(store: Common, op: ops.Forget) -> Plan[int]:
+    """Delete jobs that ended, and their tombstones."""
+    total = 0
+    left = list(dict.fromkeys(op.ids))
+    for queue in (yield from store.known_queues(op.queue)):
+        gone = yield from _delete(store, queue, left, "", "1")
+        total += len(gone)
+        left = [id for id in left if id not in gone]
+    return total
+
+
+def _delete(store: Common, queue: str, ids: list[str], only: str, tombstones: str) -> Plan[set[str]]:
+    gone: set[str] = set()
+    for start in range(0, len(ids), BATCH):
+        part = ids[start : start + BATCH]
+        codes = yield Call("forget", store.keys.of(queue), (only, tombstones, *part))
+        gone |= {id for id, code in zip(part, codes, strict=True) if code}
+    return gone
+
+
+def prune(store: Common, op: ops.Prune) -> Plan[int]:
+    """Sweep what is over, then delete old failed jobs and the oldest beyond the most."""
+    queues = yield from store.known_queues(op.queue)
+    for queue in queues:
+        yield Call("sweep", store.keys.of(queue), (store.moment(), str(BATCH)))
+    if op.age_us is None and op.most is None:
+        return 0
+    entries, total, now = yield from _oldest_failed(store, op, queues)
+    beyond = max(0, total - op.most) if op.most is not None else 0
+    until = now - op.age_us if op.age_us is not None else -1
+    old = [entry for place, entry in enumerate(entries) if place < beyond or entry.score <= until][: op.limit]
+    count = 0
+    for queue, ids in _by_queue(old).items():
+        gone = yield from _delete(store, queue, ids, "failed", "0")
+        count += len(gone)
+    return count
+
+
+def _by_queue(entries: Iterable[Entry]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for entry in entries:
+        found.setdefault(entry.queue, []).append(entry.id)
+    return found
+
+
+def _oldest_failed(store: Common, op: ops.Prune, queues: list[str]) -> Plan[tuple[list[Entry], int, int]]:
+    """The oldest failed jobs of all queues, how many there are, and now. With a task filter all are looked at."""
+    entries: list[Entry] = []
+    total, now = 0, 0
+    for queue in queues:
+        after: Entry | None = None
+        seen = 0
+        while True:
+            some, now, count = yield from page(store, queue, "failed", after, BATCH)
+            entries += some if op.task is None else (yield from _of_task(store, queue, op.task, some))
+            seen += len(some)
+            if len(some) < BATCH or (op.task is None and seen >= op.limit):
+                total += count
+                break
+            after = some[-1]
+    entries.sort()
+    return entries, total if op.task is None else len(entries), now
+
+
+def _of_task(store: Common, queue: str, task: str, entries: list[Entry]) -> Plan[list[Entry]]:
+    views, _ = yield from job_views(store, queue, [entry.id for entry in entries])
+    matching = {view.id for view in views if view.task == task}
+    return [entry for entry in entries if entry.id in matching]
