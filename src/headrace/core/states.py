@@ -75,3 +75,9 @@ def after(state: State, event: Event) -> State:
         return TRANSITIONS[state, event]
     except KeyError:
         raise ValueError(f"a job that is {state.value} cannot {event.value}") from None
+
+
+def mermaid() -> str:
+    """The table as a Mermaid state diagram, for `docs/architecture.md`."""
+    lines = [f"    {source.value} --> {target.value}: {event.value}" for (source, event), target in TRANSITIONS.items()]
+    return "\n".join(["stateDiagram-v2", "    [*] --> scheduled: enqueue, due later", "    [*] --> ready: enqueue", *lines])

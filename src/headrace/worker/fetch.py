@@ -133,6 +133,8 @@ class Fetcher:
         await self._worker.settler.drained()
 
     async def _idle(self, claimed: Claimed) -> None:
+        if self._worker.options.burst and not self._worker.executor.running:
+            self._worker.stop()
         wait = POLL_S
         if claimed.next_due_us is not None:
             wait = min(wait, max(0.001, (claimed.next_due_us - claimed.now_us) / 1_000_000))
