@@ -1,6 +1,7 @@
 """Servers, names and places for the tests. A missing server skips on a laptop and fails where all are required."""
 
 import os
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -90,6 +91,14 @@ def unique_name() -> str:
 def sqlite_path(tmp_path: Path) -> Path:
     """Where a database may be made; nothing is there yet."""
     return tmp_path / "jobs.db"
+
+
+@pytest.fixture
+def quick_directory() -> Iterator[Path]:
+    """For many small databases: in memory where the system offers that. For tests that do not cut the power."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
+        yield Path(directory)
 
 
 @pytest.fixture

@@ -30,10 +30,9 @@ def open_driver(kind: str, clock: Callable[[], int], request: pytest.FixtureRequ
         from headrace.drivers.sqlite import SQLiteDriver
         from headrace.stores.sqlite import SQLiteStore
 
-        directory: Path = request.getfixturevalue("tmp_path")
+        directory: Path = request.getfixturevalue("quick_directory")
         return SQLiteDriver(str(directory / f"{name}.db"), SQLiteStore(now=clock))
     from headrace.drivers.redis import RedisDriver
-
     from headrace.stores.redis import RedisStore
 
     return RedisDriver(request.getfixturevalue("redis_url"), RedisStore(name=name, now=clock))

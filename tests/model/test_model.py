@@ -1,6 +1,7 @@
 """Random operations on a real store and on the memory model, side by side on one clock, must agree in every answer.
 
-HEADRACE_MODEL_EXAMPLES=2000 looks longer. A red run prints `@reproduce_failure`, which replays it exactly.
+HEADRACE_MODEL_EXAMPLES=2000 looks longer, with examples of its own each time. A red run prints
+`@reproduce_failure`, which replays it exactly.
 """
 
 import os
@@ -22,7 +23,7 @@ from headrace.testing.conformance.harness import LEASE
 from tests.contract.stores import in_colour, open_driver
 from tests.contract.views import check_whole, everything
 
-EXAMPLES = int(os.environ.get("HEADRACE_MODEL_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("HEADRACE_MODEL_EXAMPLES", "250"))
 
 # An id belongs to one queue, as ids are made for one enqueue: Redis looks for it in that queue only.
 IDS = {f"j{n}": "q1" if n < 6 else "q2" for n in range(10)}
