@@ -6,7 +6,7 @@ may replace a trail, so whoever holds it can compute the next one without asking
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -14,18 +14,22 @@ HISTORY = 10  # entries kept per job, the newest
 TEXT = 2_000  # characters kept of a message
 TRACEBACK = 8_000  # characters kept of a traceback: its end says most
 
+# Checked on decoding, like the types: arithmetic on them cannot fail
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Moment = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999_999)]  # microseconds, up to the year 9999
+
 
 class Mishap(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of a job's history."""
 
     kind: Literal["error", "timeout", "crash"]
-    at_us: int
-    attempt: int
+    at_us: Moment
+    attempt: Count
     worker: str
     type: str = ""
     message: str = ""
     traceback: str = ""
-    started_us: int | None = None
+    started_us: Moment | None = None
 
 
 class Trail(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -36,15 +40,15 @@ class Trail(msgspec.Struct, frozen=True, omit_defaults=True):
     times the handler put it off. Only attempts and errors are bounded by a retry policy, crashes by `max_crashes`.
     """
 
-    attempts: int = 0
-    errors: int = 0
-    crashes: int = 0
-    releases: int = 0
-    snoozes: int = 0
-    replays: int = 0
-    delay_us: int = 0  # the previous retry delay, for decorrelated jitter
-    unknown_since_us: int | None = None  # first met by a worker that does not know the task
-    unknowns: int = 0
+    attempts: Count = 0
+    errors: Count = 0
+    crashes: Count = 0
+    releases: Count = 0
+    snoozes: Count = 0
+    replays: Count = 0
+    delay_us: Count = 0  # the previous retry delay, for decorrelated jitter
+    unknown_since_us: Moment | None = None  # first met by a worker that does not know the task
+    unknowns: Count = 0
     alone: bool = False  # the last crash was its own doing: the worker held nothing else
     history: tuple[Mishap, ...] = ()
 
@@ -69,7 +73,7 @@ def decode(raw: bytes | None) -> Trail:
         return EMPTY
     try:
         return _decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # nested 100,000 deep: B102
         return EMPTY
 
 
