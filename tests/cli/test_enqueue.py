@@ -124,7 +124,7 @@ def feed(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
 
 
 def test_another_language_enqueues(shop: Headrace, headrace: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B126: the message is plain JSON, and fields we do not know come back as they were."""
+    """The message is plain JSON, its fields we do not know stay, and sending it again is harmless."""
     feed(monkeypatch, envelope("go-1", priority=3, mood="fine"), "", envelope("go-2", unique="u", unique_us=5_000_000))
     result = headrace("enqueue", "--envelope", "-")
     assert (result.code, result.out, result.err) == (0, "2 jobs enqueued\n", "")

@@ -11,6 +11,7 @@ import pytest
 from headrace import Headrace
 from headrace.core import codec
 from headrace.core import operations as ops
+from headrace.core.states import State
 from tests.cli.conftest import Command
 
 NASTY = "\x1b[31m\u202e\u8ba2\n\x00 \x9b end"
@@ -72,11 +73,23 @@ def test_what_went_wrong_is_shown_and_harmless(headrace: Command, fail: Callable
 def test_an_unreadable_job_is_shown_all_the_same(shop: Headrace, headrace: Command, body: bytes) -> None:
     """B102, B141: whatever the store holds, an operator can look at it."""
     shop.driver.run(ops.Enqueue((ops.NewJob("odd", "mail", "mail", body),)))
-    for command in (("job", "show", "odd"), ("job", "show", "odd", "--json"), ("why", "odd")):
+    for command in (["job", "show", "odd"], ["job", "show", "odd", "--json"], ["why", "odd"], ["queue", "list"]):
         result = headrace(*command)
         assert (result.code, result.err) == (0, "")
         assert without_controls(result.out)
     assert json.loads(headrace("job", "show", "odd", "--json").out)["id"] == "odd"
+
+
+def test_one_bad_job_does_not_break_the_list(shop: Headrace, headrace: Command, fail: Callable[..., list[str]]) -> None:
+    """B141: the listing decodes no message."""
+    (good,) = fail()
+    shop.driver.run(ops.Enqueue((ops.NewJob("odd", "mail", "mail", b"\xff"),)))
+    (claimed,) = shop.driver.run(ops.Claim("w2", 1, ("mail",), 1, 30_000_000)).jobs
+    shop.driver.run(ops.Settle("w2", (ops.Outcome("odd", "mail", claimed.token, State.FAILED, reason="unreadable"),)))
+    result = headrace("failed", "list")
+    assert result.code == 0
+    assert {line.split()[0] for line in result.lines[1:]} == {"odd", good}
+    assert "cannot decode" in headrace("failed", "show", "odd").out
 
 
 def test_a_missing_job_is_exit_4(headrace: Command) -> None:
@@ -128,7 +141,7 @@ def test_why_answers_in_sentences(shop: Headrace, headrace: Command) -> None:
 
 
 def test_check_finds_jobs_that_this_code_would_break(shop: Headrace, headrace: Command) -> None:
-    """B008, B098: a deploy that would break waiting jobs is noticed before it happens."""
+    """B092, B098: a deploy that would break waiting jobs is noticed before it happens."""
     shop.tasks["mail"].enqueue(order_id=1)
     good = headrace("check", "--store")
     assert (good.code, good.out, good.err) == (0, "", "1 waiting job checked: all would run\n")

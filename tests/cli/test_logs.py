@@ -89,6 +89,12 @@ def test_text_shows_the_context_behind_the_message() -> None:
     assert line.endswith('job 0192-1: failed task=shop.mail queue=mail attempt=2 worker=w1 why="no room"')
 
 
+def test_arguments_stand_beside_the_context() -> None:
+    given = {"job_id": "j", "arguments": {"order_id": 17}}
+    assert TextFormatter().format(record("done", extra=given)).endswith(": done job_id=j order_id=17")
+    assert json.loads(JSONFormatter().format(record("done", extra=given)))["arguments"] == {"order_id": 17}
+
+
 def test_a_forged_line_break_stays_in_its_line() -> None:
     """B094: a job's text cannot write log lines of its own."""
     line = TextFormatter().format(record("hello %s", "x\n2026-01-01 INFO all is well"))

@@ -10,7 +10,7 @@ import click
 
 from headrace.cli.exits import MEANING, ExitCode
 from headrace.cli.options import NotFound, Settings, app_option, verbose_option
-from headrace.cli.output import note, printable, survive_any_encoding
+from headrace.cli.output import ReaderLeft, note, printable, survive_any_encoding
 
 Loader = Callable[[], click.Command]
 
@@ -142,8 +142,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         code = headrace.main(arguments, "headrace", standalone_mode=False, obj=settings)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has left (`headrace failed list | head`); what is still buffered must not fail at exit.
+    except (ReaderLeft, BrokenPipeError):
+        # Not an error; but what is still buffered would be one at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told to the user in one line, with its exit code

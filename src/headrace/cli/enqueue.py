@@ -34,11 +34,12 @@ _moment.__name__ = "moment"  # what help calls the value
 
 def _task_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """For the shell's completion; an app that cannot be imported has no names to offer."""
+    from headrace.cli.locate import locate
     from headrace.errors import HeadraceError
 
     settings = context.find_object(Settings) or Settings()
     try:
-        return sorted(name for name in settings.app().tasks if name.startswith(incomplete))
+        return sorted(name for name in locate(settings.app_spec).tasks if name.startswith(incomplete))
     except HeadraceError:
         return []
 

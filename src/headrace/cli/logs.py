@@ -63,7 +63,10 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, and the traceback below it."""
         message = _message(record)
-        given = {name: _text(value) for name, value in extras(record).items()}
+        fields = extras(record)
+        if isinstance(fields.get("arguments"), Mapping):
+            fields |= fields.pop("arguments")
+        given = {str(name): _text(value) for name, value in fields.items()}
         if given.get("job_id", "") in message:
             given.pop("job_id", None)
         pairs = "".join(f" {name}={_quoted(value)}" for name, value in given.items())

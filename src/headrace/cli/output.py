@@ -21,6 +21,10 @@ _UNSAFE_CATEGORIES = {"Cc", "Cs", "Zl", "Zp"}
 _PLAIN = re.compile(r"[ -~]*")
 
 
+class ReaderLeft(Exception):
+    """Standard output is a pipe whose reader has left, as in `headrace failed list | head`."""
+
+
 def printable(value: object, *, lines: bool = False) -> str:
     """`value` as text without control characters, escapes in their place; `lines` keeps line breaks and tabs."""
     text = value if isinstance(value, str) else str(value)
@@ -38,8 +42,15 @@ def _escaped(char: str) -> str:
 
 
 def say(text: str = "") -> None:
-    """One line on standard output; `text` is already printable."""
-    click.echo(text)
+    """One line on standard output; `text` is already printable.
+
+    Raises:
+        ReaderLeft: nobody reads it any more.
+    """
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        raise ReaderLeft from None
 
 
 def note(text: str) -> None:
@@ -55,8 +66,8 @@ def as_json(value: Any) -> str:
 
 
 def say_json(value: Any) -> None:
-    """One JSON value on one line of standard output."""
-    click.echo(as_json(value))
+    """One JSON value on one line of standard output. Raises as `say`."""
+    say(as_json(value))
 
 
 def counted(number: int, what: str) -> str:
