@@ -6,7 +6,40 @@ import sys
 import headrace
 
 # The promise of `from headrace import ...`. A change here is a change for every user: say so in CHANGELOG.md.
-PUBLIC: tuple[str, ...] = ()
+PUBLIC: tuple[str, ...] = (
+    "Cancel",
+    "ConfigError",
+    "EnvelopeError",
+    "Exponential",
+    "Fail",
+    "Fixed",
+    "Headrace",
+    "HeadraceError",
+    "InvalidArguments",
+    "Job",
+    "JobContext",
+    "JobInfo",
+    "LeaseLost",
+    "Listed",
+    "Middleware",
+    "PayloadTooLarge",
+    "Retry",
+    "RetryIn",
+    "Snooze",
+    "State",
+    "Stepped",
+    "StoreError",
+    "StoreFull",
+    "StoreMisconfigured",
+    "StoreUnavailable",
+    "Task",
+    "TaskError",
+    "Unique",
+    "UnknownTask",
+    "UnreadableEnvelope",
+    "WrongColour",
+    "current_job",
+)
 
 BARE = """
 import importlib, pkgutil, sys

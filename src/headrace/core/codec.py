@@ -143,22 +143,52 @@ class Template:
         return body if len(body) <= MAX_BODY else checked(body, self.task)
 
 
+_MEANINGS = {
+    "v": "major version of the format",
+    "id": "the job's id; enqueueing an id again makes no second job. A UUID, version 7, is best",
+    "task": "name of the task",
+    "args": "argument names and values, as the task's annotations ask for them",
+    "queue": "the queue it waits in",
+    "priority": "higher runs first within the queue",
+    "headers": "for programs: handlers read them from the current job",
+    "tags": "for people",
+    "tenant": "whose job it is",
+    "expires_in_us": "expired if not started this long after its enqueue or last replay",
+    "expires_at_us": "the same as a moment",
+    "deadline_in_us": "no run, first or repeated, starts later than this after its enqueue or last replay",
+    "deadline_at_us": "the same as a moment",
+    "timeout_us": "of one run; absent: the task's own",
+    "once_key": "reserved",
+    "circuit": "reserved",
+    "batch": "reserved",
+    "chain": "reserved",
+    "code_version": "version of the program that enqueued",
+    "trace": "W3C traceparent of the enqueue",
+    "unique_until": "whether the unique key is free when the job has ended or when it starts; absent: end",
+    "unique_us": "lifetime of a unique key whose job has vanished; absent: 24 h",
+    "unique": "while an unfinished job of the queue holds this key, no other one with it is stored",
+}
+
+
 def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the envelope, for programs in other languages."""
-    (root,), definitions = msgspec.json.schema_components([Envelope])
-    del root
-    envelope = definitions["Envelope"]
+    _, definitions = msgspec.json.schema_components([Envelope])
+    envelope = msgspec.json.decode(msgspec.json.encode(definitions["Envelope"]))  # lists where it has tuples
     properties = envelope["properties"]
-    properties["v"] = {"const": VERSION, "description": "major version of the format"}
-    properties["args"] = {"type": "object", "description": "argument names and values"}
-    for name, least, most in (("id", 1, 200), ("task", 1, None), ("queue", 1, 200)):
-        properties[name] |= {"minLength": least} | ({"maxLength": most} if most else {})
-    properties["priority"] |= {"minimum": -100, "maximum": 100}
+    properties["v"] = {"const": VERSION}
+    properties["args"] = {"type": "object"}
+    for name, bounds in {
+        "id": {"minLength": 1, "maxLength": 200},
+        "task": {"minLength": 1},
+        "queue": {"minLength": 1, "maxLength": 200},
+        "priority": {"minimum": -100, "maximum": 100},
+    }.items():
+        properties[name] |= bounds
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "headrace envelope",
         "description": "One job of headrace. Fields that are not listed are kept and passed over.",
         "type": "object",
-        "properties": properties,
+        "properties": {name: {"description": _MEANINGS[name], **field} for name, field in properties.items()},
         "required": envelope["required"],
     }

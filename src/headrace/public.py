@@ -1,0 +1,63 @@
+"""Everything that `from headrace import ...` offers. `headrace` itself loads it when the first name is used."""
+
+from headrace.app import Headrace
+from headrace.context import JobContext, current_job
+from headrace.core.backoff import Exponential, Fixed, Listed, Stepped
+from headrace.core.retry import Retry
+from headrace.core.states import State
+from headrace.core.unique import Unique
+from headrace.core.verdict import Cancel, Fail, RetryIn, Snooze
+from headrace.errors import (
+    ConfigError,
+    EnvelopeError,
+    HeadraceError,
+    InvalidArguments,
+    LeaseLost,
+    PayloadTooLarge,
+    StoreError,
+    StoreFull,
+    StoreMisconfigured,
+    StoreUnavailable,
+    TaskError,
+    UnknownTask,
+    UnreadableEnvelope,
+    WrongColour,
+)
+from headrace.jobinfo import JobInfo
+from headrace.middleware import Middleware
+from headrace.task import Job, Task
+
+__all__ = [
+    "Cancel",
+    "ConfigError",
+    "EnvelopeError",
+    "Exponential",
+    "Fail",
+    "Fixed",
+    "Headrace",
+    "HeadraceError",
+    "InvalidArguments",
+    "Job",
+    "JobContext",
+    "JobInfo",
+    "LeaseLost",
+    "Listed",
+    "Middleware",
+    "PayloadTooLarge",
+    "Retry",
+    "RetryIn",
+    "Snooze",
+    "State",
+    "Stepped",
+    "StoreError",
+    "StoreFull",
+    "StoreMisconfigured",
+    "StoreUnavailable",
+    "Task",
+    "TaskError",
+    "Unique",
+    "UnknownTask",
+    "UnreadableEnvelope",
+    "WrongColour",
+    "current_job",
+]
