@@ -11,7 +11,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 from urllib.parse import urlsplit
 
-from headrace.config import Config
+from headrace.config import HEARTBEATS_PER_LEASE, Config
 from headrace.core.durations import seconds
 from headrace.core.moments import When
 from headrace.core.operations import Enqueued, NewJob
@@ -48,7 +48,7 @@ class Headrace:
             `unix://`, or `memory://` (jobs live as long as the process).
         name: prefix of everything in the store; apps with different names share a store unseen.
         lease: how long after its last heartbeat a worker loses its jobs. Seconds, a timedelta, or a text like "30s".
-        heartbeat: at most a third of the lease.
+        heartbeat: at most a third of the lease, which is the default.
         resend: how long an enqueue is sent again when the store does not answer; 0 raises at once.
         busy_timeout: SQLite only: how long a statement waits for the file.
 
@@ -62,17 +62,18 @@ class Headrace:
         name: str = "headrace",
         *,
         lease: timedelta | float | str = 30,
-        heartbeat: timedelta | float | str = 10,
+        heartbeat: timedelta | float | str | None = None,
         resend: timedelta | float | str = 5,
         busy_timeout: timedelta | float | str = 5,
     ) -> None:
+        lease_s = _seconds("lease", lease)
         self.config = Config(
             url=url,
             name=name,
-            lease_s=seconds(lease),
-            heartbeat_s=seconds(heartbeat),
-            resend_s=seconds(resend),
-            busy_timeout_s=seconds(busy_timeout),
+            lease_s=lease_s,
+            heartbeat_s=lease_s / HEARTBEATS_PER_LEASE if heartbeat is None else _seconds("heartbeat", heartbeat),
+            resend_s=_seconds("resend", resend),
+            busy_timeout_s=_seconds("busy_timeout", busy_timeout),
         )
         _check_url(url)
         self.clock = SystemClock()
@@ -254,6 +255,13 @@ class Headrace:
 
     def __repr__(self) -> str:
         return f"Headrace({safe_url(self.config.url)!r}, name={self.config.name!r})"
+
+
+def _seconds(field: str, duration: timedelta | float | str) -> float:
+    try:
+        return seconds(duration)
+    except ConfigError as error:
+        raise ConfigError(f"{field}: {error}") from None
 
 
 def worker_id() -> str:

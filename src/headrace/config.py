@@ -45,8 +45,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
                 f"a third of the lease, so lower it to {most:g} or raise the lease to "
                 f"{self.heartbeat_s * HEARTBEATS_PER_LEASE:g}"
             )
-        if self.resend_s < 0:
-            raise ConfigError(f"resend is {self.resend_s:g} s: it must be 0 (raise at once) or more")
         if self.busy_timeout_s <= 0:
             raise ConfigError(f"busy_timeout is {self.busy_timeout_s:g} s: it must be greater than 0")
         least = self.busy_timeout_s * BUSY_TIMEOUTS_PER_LEASE

@@ -74,7 +74,8 @@ def test_a_password_is_shown_nowhere() -> None:
         ({"name": "a b"}, "name is 'a b'"),
         ({"name": ""}, "name is ''"),
         ({"name": "1st"}, "name is '1st'"),
-        ({"resend": -1}, "-1"),
+        ({"resend": -1}, "resend: the duration"),
+        ({"lease": "long"}, "lease: the duration"),
         ({"busy_timeout": 0}, "busy_timeout is 0 s"),
     ],
 )
@@ -94,6 +95,11 @@ def test_a_short_lease_on_sqlite_needs_a_short_busy_timeout() -> None:
 def test_durations_may_be_timedeltas_and_texts() -> None:
     config = Headrace("memory://", lease=timedelta(minutes=1), heartbeat="15s").config
     assert (config.lease_us, config.heartbeat_s) == (60_000_000, 15.0)
+
+
+def test_a_heartbeat_comes_three_times_a_lease() -> None:  # B042
+    assert Headrace("memory://").config.heartbeat_s == 10
+    assert Headrace("memory://", lease=6).config.heartbeat_s == 2
 
 
 def test_an_app_without_arguments_keeps_its_jobs_in_a_file() -> None:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from headrace.core import values
+from headrace.core import loose, values
 from headrace.core.codec import MAX_BODY, MAX_DEPTH
 from headrace.errors import InvalidArguments, PayloadTooLarge, TaskError
 
@@ -50,7 +50,7 @@ class Arguments:
         self.takes_more = extra is not inspect.Parameter.empty
         self._optional = bool(defaults)
         self._extra = values.decoder(extra) if self.takes_more else None
-        self._loose_extra = self.takes_more and values.is_loose(extra)
+        self._loose_extra = extra if self.takes_more and loose.is_loose(extra) else None
         # A missing optional argument stays missing: its default is applied by the function, in the worker's
         # version of the code, and is not frozen at enqueue.
         fields = [(name, type_, msgspec.UNSET) if name in defaults else (name, type_) for name, type_ in types.items()]
@@ -58,7 +58,7 @@ class Arguments:
             "Arguments", fields, kw_only=True, forbid_unknown_fields=not self.takes_more, gc=False
         )
         self._decoder = values.decoder(struct)
-        self._loose = tuple(name for name, type_ in types.items() if values.is_loose(type_))
+        self._loose = any(loose.is_loose(type_) for type_ in types.values())
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Arguments:
@@ -104,11 +104,8 @@ class Arguments:
             self._decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._problem(error, named) from None
-        for name in self._loose:
-            if (value := named.get(name)).__class__ not in values.PLAIN_SCALARS:
-                self._check({name: value}, values.find_changing)
-        if self._loose_extra:
-            self._check({name: value for name, value in named.items() if name not in self.types}, values.find_changing)
+        if self._loose or self._loose_extra is not None:
+            self._check_loose(named)
         if len(raw) > MAX_BODY:
             raise PayloadTooLarge(
                 f"the arguments of {self.function_name}() have {len(raw):,} bytes, {MAX_BODY:,} are allowed: "
@@ -162,6 +159,15 @@ class Arguments:
     def _check(self, named: Mapping[str, Any], find: Callable[[Any, str], values.Trouble | None]) -> None:
         for name, value in named.items():
             trouble = find(value, name)
+            if trouble is not None:
+                raise InvalidArguments(f"{self.function_name}(): {trouble.path} is {trouble.what}: {trouble.fix}")
+
+    def _check_loose(self, named: Mapping[str, Any]) -> None:
+        for name, value in named.items():
+            if value.__class__ in values.PLAIN_SCALARS:
+                continue
+            type_ = self.types.get(name, self._loose_extra)
+            trouble = loose.find_lost(value, type_, name) if type_ is not None else None
             if trouble is not None:
                 raise InvalidArguments(f"{self.function_name}(): {trouble.path} is {trouble.what}: {trouble.fix}")
 

@@ -66,7 +66,7 @@ def unsupported(type_: Any) -> str:
     """Why no argument may be annotated with `type_`, naming what to use; empty when it may."""
     try:
         info = types.type_info(type_)
-        for part in _parts(info, set()):
+        for part in parts(info):
             if isinstance(part, types.CustomType) and part.cls is not object and not _is_pydantic(part.cls):
                 return (
                     f"{part.cls.__module__}.{part.cls.__qualname__}, which has no JSON form: pass an id, or make it a "
@@ -80,45 +80,24 @@ def unsupported(type_: Any) -> str:
     return ""
 
 
-def is_loose(type_: Any) -> bool:
-    """Whether the annotation leaves open what arrives: Any, object, or containers of them.
-
-    Inside dataclasses and models the field's own annotation is what the author asked for.
-    """
-    info = types.type_info(type_)
-    while True:
-        match info:
-            case types.AnyType():
-                return True
-            case types.CustomType(cls=cls):
-                return cls is object
-            case types.DictType(value_type=inner):
-                info = inner
-            case types.ListType(item_type=inner):
-                info = inner
-            case types.UnionType(types=members):
-                return any(isinstance(member, types.AnyType) for member in members)
-            case _:
-                return False
-
-
-def _parts(info: Any, seen: set[Any]) -> Iterator[types.Type]:
-    """The type and all types inside it."""
+def parts(info: types.Type, seen: set[Any] | None = None) -> Iterator[types.Type]:
+    """The type and all types inside it. `seen` ends recursive types."""
+    seen = set() if seen is None else seen
     yield info
     if isinstance(info, types.StructType | types.DataclassType | types.NamedTupleType | types.TypedDictType):
         if info.cls in seen:
             return
         seen.add(info.cls)
         for field in info.fields:
-            yield from _parts(field.type, seen)
+            yield from parts(field.type, seen)
         return
     for name in ("item_type", "key_type", "value_type", "type"):
         inner = getattr(info, name, None)
         if isinstance(inner, types.Type):
-            yield from _parts(inner, seen)
+            yield from parts(inner, seen)
     inner_types = getattr(info, "types", None) or getattr(info, "item_types", None) or ()
     for inner in inner_types:
-        yield from _parts(inner, seen)
+        yield from parts(inner, seen)
 
 
 # -- values
