@@ -1,10 +1,8 @@
 """What becomes of a job: every ending with every combination of counts, and the cases that taught the rules."""
 
 import gc
-import random
 import weakref
 from collections.abc import Callable
-from datetime import timedelta
 from itertools import product
 from typing import get_args
 
@@ -12,35 +10,14 @@ import msgspec
 import pytest
 
 from headrace.core import settle, trail
-from headrace.core.backoff import Exponential, Fixed, Stepped
-from headrace.core.codec import Envelope
-from headrace.core.operations import ClaimedJob, Outcome
+from headrace.core.backoff import Exponential, Fixed
+from headrace.core.operations import Outcome
 from headrace.core.retry import Retry
-from headrace.core.settle import DAY_US, SECOND, Ending, Policy, conclude, is_poison, is_suspect, limits
+from headrace.core.settle import DAY_US, SECOND, Ending, is_poison, is_suspect
 from headrace.core.states import State
 from headrace.core.trail import EMPTY, HISTORY, TEXT, Mishap, Trail
 from headrace.core.verdict import Cancel, Fail, RetryIn, Snooze, Verdict
-
-NOW = 1_700_000_000 * SECOND
-JOB = ClaimedJob("job", "mail", 77, b"{}", None, NOW - SECOND, NOW - SECOND)
-
-
-class RateLimited(Exception):
-    def __init__(self, retry_after: object) -> None:
-        super().__init__("slow down")
-        self.retry_after = retry_after
-
-
-def policy(retry: Retry | None = None, **options: int) -> Policy:
-    return Policy(retry or Retry(backoff=Fixed(10)), **options)
-
-
-def end(ending: Ending, before: Trail = EMPTY, by: Policy | None = None, now_us: int = NOW) -> tuple[Outcome, Trail]:
-    """The outcome, and the trail that the next worker will read."""
-    outcome = conclude(JOB, before, ending, by or policy(), now_us=now_us, worker="w", rng=random.Random(1))
-    assert (outcome.id, outcome.queue, outcome.token) == (JOB.id, JOB.queue, JOB.token)
-    return outcome, before if outcome.trail is None else trail.decode(outcome.trail)
-
+from tests.core.endings import JOB, NOW, end, policy, raised, rerun
 
 # -- every ending with every combination of counts
 
@@ -131,21 +108,6 @@ def test_deploys_cost_no_attempt() -> None:
 
 
 # -- errors and their retries
-
-
-def rerun(make: Callable[[], Ending], by: Policy) -> tuple[list[float], Outcome, Trail]:
-    """The delays until it fails, in seconds, and how it failed."""
-    kept, waits = EMPTY, []
-    while len(waits) < 50:
-        outcome, kept = end(make(), kept, by)
-        if outcome.state is not State.SCHEDULED:
-            return waits, outcome, kept
-        waits.append(outcome.delay_us / SECOND)
-    raise AssertionError("it never ends")
-
-
-def raised() -> Ending:
-    return settle.Raised(ValueError("why"), NOW - 5)
 
 
 def test_the_backoff_is_followed_until_the_last_attempt() -> None:
@@ -256,159 +218,6 @@ def test_the_handlers_frames_are_let_go() -> None:
 SNOOZE = Snooze(60)  # a constant, as handlers have it
 
 
-# -- what an exception and the rules may say
-
-
-@pytest.mark.parametrize(
-    ("retry_after", "expected"),
-    [
-        (30, 30),
-        (10.5, 10.5),
-        (timedelta(minutes=1), 60),
-        (3, 10),  # the backoff is longer
-        (0, 10),
-        (-30, 10),
-        (float("nan"), 10),
-        (float("inf"), 10),
-        (1_700_000_000, 10),  # a timestamp
-        (10**400, 10),
-        (timedelta.max, 10),
-        (True, 10),
-        ("30", 10),
-        (None, 10),
-    ],
-)
-def test_retry_after_raises_the_delay(retry_after: object, expected: float) -> None:
-    """B100: what is no finite number changes nothing."""
-    outcome, _ = end(settle.Raised(RateLimited(retry_after)))
-    assert outcome.delay_us == expected * SECOND
-
-
-def test_a_retry_after_that_raises_is_passed_over() -> None:
-    class Trapped(Exception):
-        @property
-        def retry_after(self) -> float:
-            raise OSError("trap")
-
-    assert end(settle.Raised(Trapped()))[0].delay_us == 10 * SECOND
-
-
-RULES = Retry(
-    max_attempts=3,
-    backoff=Fixed(10),
-    on={
-        FileNotFoundError: Cancel("gone"),
-        PermissionError: Fail,
-        TimeoutError: Stepped("1s x2, 5s"),
-        RateLimited: Snooze(2),
-        OSError: Retry(max_attempts=2, backoff=Fixed(7)),
-    },
-)
-
-
-def test_a_rule_cancels_with_its_reason() -> None:
-    outcome, kept = end(settle.Raised(FileNotFoundError("order.pdf")), by=policy(RULES))
-    assert (outcome.state, outcome.reason, outcome.keep_us) == (State.CANCELLED, "FileNotFoundError", DAY_US)
-    assert [(one.type, one.message) for one in kept.history] == [("FileNotFoundError", "order.pdf"), ("Cancel", "gone")]
-
-
-def test_a_rule_fails_at_the_first_error() -> None:
-    outcome, kept = end(settle.Raised(PermissionError("no")), by=policy(RULES))
-    assert (outcome.state, outcome.reason) == (State.FAILED, "PermissionError")
-    assert [one.type for one in kept.history] == ["PermissionError"]
-    assert (kept.attempts, kept.errors) == (1, 1)
-
-
-def test_a_rule_of_its_own_for_timeouts() -> None:
-    waits, outcome, _ = rerun(lambda: settle.TimedOut(5), policy(RULES))
-    assert waits == [1, 1]
-    assert outcome.reason == "timeout"
-
-
-def test_a_rule_with_limits_of_its_own() -> None:
-    waits, outcome, _ = rerun(lambda: settle.Raised(ConnectionResetError()), policy(RULES))
-    assert waits == [7]
-    assert (outcome.state, outcome.reason) == (State.FAILED, "ConnectionResetError")
-
-
-@pytest.mark.parametrize("way", ["a rule", "a verdict"])
-def test_a_rate_limit_costs_no_attempt(way: str) -> None:
-    """B151: put off ten times with max_attempts=3, it succeeds at the eleventh."""
-    ending = settle.Raised(RateLimited(4)) if way == "a rule" else settle.Decided(Snooze(4))
-    kept = EMPTY
-    for count in range(1, 11):
-        outcome, kept = end(ending, kept, policy(RULES))
-        assert (outcome.state, outcome.delay_us) == (State.SCHEDULED, 4 * SECOND)
-        assert (kept.snoozes, kept.attempts, kept.errors, kept.history) == (count, 0, 0, ())
-    assert end(settle.SUCCEEDED, kept, policy(RULES))[0].state is State.SUCCEEDED
-
-
-@pytest.mark.parametrize(
-    ("verdict", "state", "reason"),
-    [(Fail("no such order"), State.FAILED, "failed"), (Cancel("no such order"), State.CANCELLED, "cancelled")],
-)
-def test_a_verdict_keeps_its_why(verdict: Verdict, state: State, reason: str) -> None:
-    outcome, kept = end(settle.Decided(verdict, NOW - 5), by=policy(Retry(max_attempts=None)))
-    assert (outcome.state, outcome.reason) == (state, reason)
-    entry = Mishap("error", NOW, 1, "w", type=type(verdict).__name__, message="no such order", started_us=NOW - 5)
-    assert kept.history == (entry,)
-
-
-def test_a_why_may_be_anything() -> None:
-    """B088: a verdict made from an exception whose text raises."""
-
-    class Unspeakable(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError("no words")
-
-    _, kept = end(settle.Decided(Fail(Unspeakable())))  # type: ignore[arg-type]
-    assert kept.history[0].message == "<Unspeakable.__str__ raised RuntimeError>"
-
-
-# -- deadline and expiry
-
-
-@pytest.mark.parametrize(
-    "ending", [raised(), settle.TimedOut(5), settle.Decided(RetryIn(10)), settle.Decided(Snooze(10))]
-)
-def test_no_run_is_planned_after_the_deadline(ending: Ending) -> None:
-    outcome, kept = end(ending, by=policy(deadline_us=NOW + 10 * SECOND + 1))
-    assert outcome.state is State.SCHEDULED
-    outcome, kept = end(ending, by=policy(deadline_us=NOW + 10 * SECOND))
-    assert (outcome.state, outcome.reason, outcome.delay_us) == (State.FAILED, "deadline", 0)
-    assert kept.history[-1].type == "DeadlinePassed"
-    assert kept.history[-1].message == "the next run would start 10 s from now, after its deadline"
-
-
-def test_a_success_after_the_deadline_is_one() -> None:
-    assert end(settle.SUCCEEDED, by=policy(deadline_us=NOW - 1))[0].state is State.SUCCEEDED
-
-
-HOUR = 3600 * SECOND
-MINUTE = 60 * SECOND
-
-
-@pytest.mark.parametrize(
-    ("options", "first", "replayed"),
-    [
-        ({}, (None, None), (None, None)),
-        ({"expires_in_us": MINUTE}, (MINUTE, None), (HOUR + MINUTE, None)),
-        ({"deadline_in_us": MINUTE}, (None, MINUTE), (None, HOUR + MINUTE)),
-        ({"expires_at_us": NOW + 5}, (5, None), (HOUR + 5, None)),
-        ({"deadline_at_us": NOW + 5, "expires_in_us": 3}, (3, 5), (HOUR + 3, HOUR + 5)),
-        ({"deadline_at_us": NOW - 5}, (None, -5), (None, HOUR - 5)),
-    ],
-)
-def test_a_replay_renews_deadline_and_expiry(
-    options: dict[str, int], first: tuple[int | None, int | None], replayed: tuple[int | None, int | None]
-) -> None:
-    """B137: one hour after the enqueue a replayed job has all its time again."""
-    envelope = Envelope(id="job", task="t", args=msgspec.Raw(b"{}"), **options)  # type: ignore[arg-type]
-    for base_us, expected in ((NOW, first), (NOW + HOUR, replayed)):
-        found = limits(NOW, base_us, envelope)
-        assert tuple(None if moment is None else moment - NOW for moment in found) == expected
-
-
 # -- tasks that nobody knows
 
 
@@ -444,7 +253,7 @@ def test_once_a_task_was_known_patience_starts_anew(ending: Ending) -> None:
     _, kept = end(settle.UnknownTask("t"))
     _, kept = end(ending, kept)
     assert (kept.unknown_since_us, kept.unknowns) == (None, 0)
-    assert end(settle.UnknownTask("t"), kept, now_us=NOW + 10 * HOUR)[0].state is State.SCHEDULED
+    assert end(settle.UnknownTask("t"), kept, now_us=NOW + 36_000 * SECOND)[0].state is State.SCHEDULED
 
 
 # -- crashes

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import Any, Literal, Protocol, cast, get_args
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -18,12 +18,21 @@ from msgspec.structs import force_setattr
 from headrace.core.durations import Duration, seconds
 from headrace.errors import ConfigError
 
-if TYPE_CHECKING:
-    from random import Random
-
 Jitter = Literal["none", "full", "equal", "decorrelated", "add"]
 
 _STEP = re.compile(r"(?P<delay>.+?)\s*(?:[x*]\s*(?P<times>\d+))?", re.ASCII)
+
+
+class Random(Protocol):
+    """What is asked of a `random.Random`, which is handed in."""
+
+    def random(self) -> float:
+        """From 0 to 1."""
+        ...
+
+    def uniform(self, a: float, b: float) -> float:
+        """From `a` to `b`."""
+        ...
 
 
 class Fixed(msgspec.Struct, frozen=True):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import traceback
-from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
 from headrace.core.trail import TEXT, TRACEBACK, clean
 
 FRAMES = 30  # kept of one traceback, the innermost
-OURS = str(Path(__file__).parent.parent) + os.sep
+OURS = __name__.partition(".")[0] + "."
 
 
 class ErrorText(NamedTuple):
@@ -64,7 +62,7 @@ def _format(error: BaseException) -> str:
 def _frames_of_the_handler(frames: TracebackType | None) -> TracebackType | None:
     """Without the worker's own frames above it, which say nothing about the error."""
     first = frames
-    while first is not None and first.tb_frame.f_code.co_filename.startswith(OURS):
+    while first is not None and str(first.tb_frame.f_globals.get("__name__")).startswith(OURS):
         first = first.tb_next
     return first or frames
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.backoff import Random
 from headrace.core.errortext import ErrorText, as_text, describe, drop_frames
 from headrace.core.operations import ClaimedJob, Outcome
 from headrace.core.retry import BACKOFFS, Retry
@@ -16,8 +17,6 @@ from headrace.core.trail import EMPTY, TEXT, TRACEBACK, Mishap, Trail, clean, en
 from headrace.core.verdict import Cancel, RetryIn, Snooze, Verdict
 
 if TYPE_CHECKING:
-    from random import Random
-
     from headrace.core.codec import Envelope
 
 EMPTY_TRAIL = EMPTY
