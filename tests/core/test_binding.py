@@ -84,13 +84,14 @@ def test_functions_that_cannot_be_tasks_are_refused_by_parameter() -> None:
 
     def callback(then: Callable[[], None]) -> None: ...
 
-    for function, words in [
+    refused: list[tuple[Callable[..., Any], str]] = [
         (starred, r"\*items"),
         (positional, "'a'"),
         (opaque, "'thing' is annotated with .*Opaque, which has no JSON form"),
         (inside, "'things' is annotated with .*Opaque"),
         (callback, "'then'"),
-    ]:
+    ]
+    for function, words in refused:
         with pytest.raises(TaskError, match=words):
             Arguments.of(function)
 

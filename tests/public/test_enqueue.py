@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -246,3 +247,32 @@ def test_what_was_accepted_is_what_is_stored(app: Headrace, driver: WatchedDrive
             refused += 1
     assert (len(accepted), refused) == (160, 40)
     assert accepted == driver.stored()
+
+
+def test_a_producer_does_not_grow_while_the_store_is_away(driver: WatchedDriver) -> None:  # B112
+    app = Headrace("memory://", resend=0)
+    app.driver = driver
+    task = define(app)
+
+    def trouble(operation: Any, when: str) -> None:
+        driver.seen.clear()
+        raise StoreUnavailable("the connection was cut")
+
+    driver.trouble = trouble
+
+    def attempt(times: int) -> int:
+        raised = 0
+        for number in range(times):
+            try:
+                task.enqueue(number, note="x" * 1_000)
+            except StoreUnavailable:
+                raised += 1
+        return raised
+
+    attempt(100)
+    tracemalloc.start()
+    try:
+        assert attempt(2_000) == 2_000
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
