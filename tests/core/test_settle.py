@@ -1,6 +1,5 @@
 """What becomes of a job: every ending with every combination of counts, and the cases that taught the rules."""
 
-import gc
 import weakref
 from collections.abc import Callable
 from itertools import product
@@ -211,7 +210,6 @@ def test_the_handlers_frames_are_let_go() -> None:
 
     for problem in (ValueError("why"), SNOOZE, Fail("why")):
         large = run(problem)
-        gc.collect()
         assert large() is None, problem
 
 

@@ -100,8 +100,11 @@ def replayed(raw: bytes | None) -> bytes:
 
 def clean(text: str, limit: int, *, keep_end: bool = False) -> str:
     """`text` as valid UTF-8 of at most `limit` characters, with a mark where it was cut."""
+    beyond = len(text) - limit
+    if beyond > 0:  # first of all: the rest may be 5 MB
+        text = text[-limit:] if keep_end else text[:limit]
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\ufffd")
-    if len(text) <= limit:
+    if beyond <= 0:
         return text
-    cut = f"[{len(text) - limit} characters cut]"
-    return f"{cut}...{text[-limit:]}" if keep_end else f"{text[:limit]}...{cut}"
+    cut = f"[{beyond} characters cut]"
+    return f"{cut}...{text}" if keep_end else f"{text}...{cut}"
