@@ -84,7 +84,7 @@ class AsyncJobs:
         progress: Progress | None = None,
     ) -> int:
         """Delete failed jobs older than a duration (seconds, timedelta, "30d"), and the oldest beyond `most`."""
-        age_us = None if older_than is None else micros(older_than)
+        age_us = None if older_than is None else micros(older_than, "older_than")
         return await adrive(inquiries.prune(age_us, most, queue, task, progress), self._app.driver)
 
     async def queues(self) -> Sequence[ops.QueueView]:

@@ -66,14 +66,14 @@ class Headrace:
         resend: timedelta | float | str = 5,
         busy_timeout: timedelta | float | str = 5,
     ) -> None:
-        lease_s = _seconds("lease", lease)
+        lease_s = seconds(lease, "lease")
         self.config = Config(
             url=url,
             name=name,
             lease_s=lease_s,
-            heartbeat_s=lease_s / HEARTBEATS_PER_LEASE if heartbeat is None else _seconds("heartbeat", heartbeat),
-            resend_s=_seconds("resend", resend),
-            busy_timeout_s=_seconds("busy_timeout", busy_timeout),
+            heartbeat_s=lease_s / HEARTBEATS_PER_LEASE if heartbeat is None else seconds(heartbeat, "heartbeat"),
+            resend_s=seconds(resend, "resend"),
+            busy_timeout_s=seconds(busy_timeout, "busy_timeout"),
         )
         _check_url(url)
         self.clock = SystemClock()
@@ -255,13 +255,6 @@ class Headrace:
 
     def __repr__(self) -> str:
         return f"Headrace({safe_url(self.config.url)!r}, name={self.config.name!r})"
-
-
-def _seconds(field: str, duration: timedelta | float | str) -> float:
-    try:
-        return seconds(duration)
-    except ConfigError as error:
-        raise ConfigError(f"{field}: {error}") from None
 
 
 def worker_id() -> str:

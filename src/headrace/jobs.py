@@ -105,7 +105,7 @@ class Jobs:
         progress: Progress | None = None,
     ) -> int:
         """Delete failed jobs older than a duration (seconds, timedelta, "30d"), and the oldest beyond `most`."""
-        age_us = None if older_than is None else micros(older_than)
+        age_us = None if older_than is None else micros(older_than, "older_than")
         return drive(inquiries.prune(age_us, most, queue, task, progress), self._app.driver)
 
     def queues(self) -> Sequence[ops.QueueView]:

@@ -74,8 +74,8 @@ def test_a_password_is_shown_nowhere() -> None:
         ({"name": "a b"}, "name is 'a b'"),
         ({"name": ""}, "name is ''"),
         ({"name": "1st"}, "name is '1st'"),
-        ({"resend": -1}, "resend: the duration"),
-        ({"lease": "long"}, "lease: the duration"),
+        ({"resend": -1}, "resend is -1"),
+        ({"lease": "long"}, "lease is "),
         ({"busy_timeout": 0}, "busy_timeout is 0 s"),
     ],
 )

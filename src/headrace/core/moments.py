@@ -35,10 +35,7 @@ def moment(when: When, field: str) -> Moment:
                 f"{field} is the naive datetime {when.isoformat()}: give it a time zone, such as datetime.now(UTC)"
             )
         return Moment(at_us=(when - EPOCH) // timedelta(microseconds=1))
-    try:
-        duration_us = micros(when)
-    except ConfigError as error:
-        raise ConfigError(f"{field}: {error}") from None
+    duration_us = micros(when, field)
     if duration_us > LONGEST_US:
         raise ConfigError(f"{field} is {when!r}, a duration of more than 10 years: pass an aware datetime for a moment")
     return Moment(in_us=duration_us)

@@ -34,7 +34,7 @@ class Unique(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.until not in ("end", "start"):
             raise ConfigError(f"unique: until is {self.until!r}: it must be 'end' or 'start'")
-        if micros(self.lifetime) <= 0:
+        if micros(self.lifetime, "unique: lifetime") <= 0:
             raise ConfigError(f"unique: lifetime is {self.lifetime!r}: it must be greater than 0")
         if isinstance(self.key, str):
             template_names(self.key)
