@@ -9,39 +9,83 @@ write meanwhile, and two such checkpoints exclude each other. `docs/decisions/00
 
 from __future__ import annotations
 
-import os
 import sqlite3
+import struct
 from collections.abc import Mapping
+from io import FileIO
 from pathlib import Path
 
 from headrace.drivers.sqlite.connection import Connection
 from headrace.drivers.sqlite.problems import is_busy
 
-LOG_BYTES = 8 * 1024 * 1024  # about 2,000 pages: some ten milliseconds of copying
+LOG_FRAMES = 1_000  # fold when the log holds this many pages: some milliseconds of copying
+LOG_HEADER = struct.Struct(">8xI4x8s8x")  # page size, salts
+FRAME_HEADER = struct.Struct(">8x8s8x")  # salts
+
+
+class Log:
+    """The log's file, looked at from outside: how long it is in truth.
+
+    The file does not shrink when the log starts anew (extending it again would cost a third of the throughput), so
+    its size is only an upper bound. Frames of the current run carry the salts of the file's header.
+    This file may be opened and closed at will: SQLite's locks lie on the database and its index.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._path = database.with_name(database.name + "-wal")
+
+    def frames(self) -> int:
+        """How many frames the log holds; an estimate, for others may be writing."""
+        try:
+            with FileIO(self._path) as file:
+                return self._count(file)
+        except FileNotFoundError:
+            return 0
+
+    def _count(self, file: FileIO) -> int:
+        """Search for the first frame of an older run."""
+        page, salts = LOG_HEADER.unpack(self._read(file, 0, LOG_HEADER.size))
+        first, last = 0, (file.seek(0, 2) - LOG_HEADER.size) // (FRAME_HEADER.size + page)
+        while first < last:
+            middle = (first + last) // 2
+            offset = LOG_HEADER.size + middle * (FRAME_HEADER.size + page)
+            if FRAME_HEADER.unpack(self._read(file, offset, FRAME_HEADER.size))[0] == salts:
+                first = middle + 1
+            else:
+                last = middle
+        return first
+
+    @staticmethod
+    def _read(file: FileIO, offset: int, size: int) -> bytes:
+        """Padded with zeros where the file ends, which match no run."""
+        file.seek(offset)
+        return (file.read(size) or b"").ljust(size, b"\0")
 
 
 class Checkpointer:
-    """Watches the size of the log after commits. Used under the write lane's lock only."""
+    """Watches the length of the log after commits. Used under the write lane's lock only."""
 
     def __init__(self, path: Path, sql: Mapping[str, str]) -> None:
         self._path = path
-        self._log = f"{path}-wal"
         self._sql = sql
-        self._due_at = LOG_BYTES
+        self._log = Log(path)
+        self._commits = 0  # until the next look
+        self._due = LOG_FRAMES
         self._second: Connection | None = None
 
     def after_commit(self, guard: Connection) -> None:
-        """Fold when the log is long. Only its size is asked for: opening the file would drop SQLite's locks on it."""
-        try:
-            size = os.stat(self._log).st_size
-        except FileNotFoundError:
+        """Fold when the log is long. A commit writes ten frames or so: looks come often enough, and cost little."""
+        self._commits -= 1
+        if self._commits > 0:
             return
-        if size < LOG_BYTES:
-            self._due_at = LOG_BYTES
-        elif size >= self._due_at:
+        frames = self._log.frames()
+        if frames < LOG_FRAMES:
+            self._due = LOG_FRAMES
+        elif frames >= self._due:
             whole = self.fold(guard)
             # a reader may still need the rest: come back when the log has grown by as much again
-            self._due_at = LOG_BYTES if whole else size + LOG_BYTES
+            self._due = LOG_FRAMES if whole else frames + LOG_FRAMES
+        self._commits = max(1, min(20, (self._due - frames) // 50))
 
     def fold(self, guard: Connection) -> bool:
         """Copy the log while `guard` keeps all writers out. False when something is left, or another process writes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sqlite3
 import sys
@@ -24,7 +23,7 @@ _immortal: list[object] = []
 def identity(path: Path) -> tuple[int, int] | None:
     """Which file a path names; None where there is none."""
     try:
-        status = os.stat(path)
+        status = path.stat()
     except FileNotFoundError:
         return None
     return status.st_dev, status.st_ino
@@ -67,7 +66,7 @@ class Connection:
             "pragma mmap_size = 0",  # a mapped file shows torn pages to a process that missed a checkpoint
             "pragma temp_store = memory",
             "pragma cache_size = -16000",  # KiB
-            "pragma journal_size_limit = 0",  # the log's file shrinks at each restart, so that its size tells its length
+            "pragma journal_size_limit = 33554432",  # bytes: a log that a long reader let grow shrinks again
             "pragma trusted_schema = off",
         ):
             self.raw.execute(pragma)
@@ -118,12 +117,12 @@ class Connection:
             self.leak()
 
     def leak(self) -> None:
-        """Keep an inherited handle from ever being closed in this process: not even closing one is safe after a fork (B133)."""
+        """Keep this handle from ever being closed in this process: after a fork, not even that is safe (B133)."""
         keep_for_ever(self.raw)
 
 
 def patiently(attempt: Callable[[], object], busy_s: float) -> None:
-    """Repeat `attempt` while another connection holds the lock, with short jittered pauses, for at most `busy_s` seconds."""
+    """Repeat `attempt` while another connection holds the lock, for at most `busy_s` seconds, with jittered pauses."""
     give_up = time.monotonic() + busy_s
     pause = 0.001
     while True:

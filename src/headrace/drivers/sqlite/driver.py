@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 import weakref
@@ -17,7 +18,7 @@ from headrace.drivers.sqlite.connection import BUSY_S, Connection
 from headrace.drivers.sqlite.lane import Item, Lane, Work
 from headrace.drivers.sqlite.problems import translate
 from headrace.drivers.sqlite.wakeup import Bell, SQLiteWakeup
-from headrace.errors import ConfigError, StoreUnavailable
+from headrace.errors import ConfigError, StoreError
 from headrace.stores.plan import Plan
 
 R = TypeVar("R")
@@ -68,9 +69,10 @@ class Session:
         return Connection(self._path, self._store.sql, writes=False, busy_s=self._busy_s)
 
     def _after_write(self, connection: Connection, items: Sequence[Item[Any]]) -> None:
-        for item in items:
-            if item.error is None and ops.rings(item.operation, item.answer):
-                self._bell.ring(queues_of(item.operation))
+        rung = [item.operation for item in items if item.error is None and ops.rings(item.operation, item.answer)]
+        if rung:
+            named = [queues_of(operation) for operation in rung]
+            self._bell.ring(None if None in named else {queue for queues in named if queues for queue in queues})
         self._checkpointer.after_commit(connection)
 
     def close(self) -> None:
@@ -86,6 +88,7 @@ class Session:
         self.read.leak()
         self.write.leak()
         self._checkpointer.leak()
+        self._bell.close()
 
 
 def queues_of(operation: object) -> Iterable[str] | None:
@@ -103,7 +106,8 @@ def queues_of(operation: object) -> Iterable[str] | None:
 class SQLiteDriver:
     """A SQLite file for synchronous and asynchronous callers, several threads and several processes.
 
-    `busy_timeout` is how many seconds a statement waits for the file. `path` is made absolute at once; the file is opened, created and brought up to date with the first operation.
+    `path` is made absolute at once; the file is opened, created and brought up to date with the first operation.
+    `busy_timeout` (seconds, default 5) is how long a transaction waits for other processes' transactions.
 
     Raises:
         ConfigError: `path` is `:memory:` or empty: each connection would have a database of its own.
@@ -114,10 +118,11 @@ class SQLiteDriver:
             raise ConfigError(
                 "a SQLite store needs a file: use sqlite:///jobs.db, or memory:// for jobs that end with the process"
             )
-        self.path = Path(os.path.abspath(path))
+        self.path = Path(path).resolve()  # SQLite puts its log beside the real file, not beside a link to it
         self.store = store
         self._busy_s = busy_timeout
         self._lock = threading.Lock()
+        self._held: list[threading.Lock] = []
         self._current: Session | None = None
         _DRIVERS.add(self)
 
@@ -154,7 +159,7 @@ class SQLiteDriver:
         """A number that every commit of any connection changes. An outage is waited out, as the port asks."""
         try:
             return await self._session().read.arun(None, data_version)
-        except StoreUnavailable:
+        except StoreError:
             return 0
 
     def describe(self) -> str:
@@ -176,7 +181,6 @@ class SQLiteDriver:
     def before_fork(self) -> None:
         """Let what is under way finish, and start nothing new."""
         session = self._current
-        self._held = []
         for lock in [self._lock, *([session.read.lock, session.write.lock] if session else [])]:
             if lock.acquire(timeout=FORK_WAIT_S):
                 self._held.append(lock)
@@ -222,5 +226,12 @@ def _forked() -> None:
     _forking.clear()
 
 
+def _at_exit() -> None:
+    """Fold the log and take it away, also for those who forgot to close."""
+    for driver in list(_DRIVERS):
+        driver.close()
+
+
+atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forked)

@@ -2,8 +2,8 @@
 
 Group commit without timers: whatever waits when a transaction begins, or arrives while it runs, is carried out in
 it, each operation inside a savepoint of its own, so that an error hits its own caller only. A synchronous caller
-takes the lock and carries out all that waits, its own operation included; asynchronous callers leave that to one
-thread of the lane.
+that finds the lane free carries out what waits, its own operation included; all others leave that to one thread of
+the lane. Nobody queues for the lock itself, which is not fair: a heartbeat must not starve.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Work = Callable[[Connection], R]
 class Item(Generic[R]):
     """An operation on its way through a lane."""
 
-    __slots__ = ("answer", "done", "error", "future", "loop", "operation", "work")
+    __slots__ = ("answer", "done", "error", "future", "loop", "operation", "signal", "work")
 
     def __init__(self, operation: object, work: Work[R]) -> None:
         self.operation = operation
@@ -45,12 +45,15 @@ class Item(Generic[R]):
         self.answer: R | None = None
         self.error: BaseException | None = None
         self.done = False
+        self.signal = threading.Lock()  # held until the item is done
+        self.signal.acquire()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[None] | None = None
 
     def finish(self) -> None:
         """Tell the caller, in whatever thread it waits. One that was cancelled has gone already."""
         self.done = True
+        self.signal.release()
         if self.loop is not None:
             with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits
                 self.loop.call_soon_threadsafe(self._resolve)
@@ -88,16 +91,22 @@ class Lane:
         self._committed = committed
         self._waiting: deque[Item[Any]] = deque()
         self._gate = threading.Lock()  # held for moments only, so that an event loop may take it
-        self._calls: SimpleQueue[bool] = SimpleQueue()
+        self._calls: SimpleQueue[Item[Any] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def run(self, operation: object, work: Work[R]) -> R:
-        """Carry out `work` in this thread, or have it carried out by another caller that is at it."""
+        """Carry out `work` in this thread when the lane is free, else have it carried out and wait."""
         item = Item(operation, work)
-        self._waiting.append(item)
-        with self.lock:
-            while not item.done:
-                self._group()
+        if self.lock.acquire(blocking=False):
+            try:
+                self._waiting.append(item)
+                while not item.done:
+                    self._group()
+            finally:
+                self.lock.release()
+        else:
+            self._summon(item)
+            item.signal.acquire()
         return item.result()
 
     async def arun(self, operation: object, work: Work[R]) -> R:
@@ -105,21 +114,25 @@ class Lane:
         item = Item(operation, work)
         item.loop = asyncio.get_running_loop()
         item.future = item.loop.create_future()
+        self._summon(item)
+        await item.future
+        return item.result()
+
+    def _summon(self, item: Item[Any]) -> None:
+        """Leave `item` to the lane's thread: a daemon of our own, so that it keeps no process from ending."""
         with self._gate:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name=f"headrace-sqlite-{self._name}", daemon=True)
                 self._thread.start()
             self._waiting.append(item)
-            self._calls.put(True)
-        await item.future
-        return item.result()
+            self._calls.put(item)
 
     def close(self) -> None:
         """Carry out what waits, stop the thread and close the connection; all are there again when used again."""
         with self._gate:
             thread, self._thread = self._thread, None
             if thread is not None:
-                self._calls.put(False)
+                self._calls.put(None)
         with self.lock:
             while self._waiting:
                 self._group()
@@ -133,9 +146,9 @@ class Lane:
             self.connection.leak()
 
     def _serve(self) -> None:
-        while self._calls.get():
+        while self._calls.get() is not None:
             with self.lock:
-                while self._waiting:
+                if self._waiting:  # an earlier call's group may have taken this one in
                     self._group()
 
     def _group(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 from pathlib import Path
@@ -9,8 +10,34 @@ from pathlib import Path
 from headrace.errors import HeadraceError, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable
 
 BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-AWAY = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_NOMEM}
-SHUT = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+
+_LOCKED = (StoreUnavailable, "{path} was locked by another writer for too long: {error}")
+_SHUT = (
+    StoreMisconfigured,
+    "{path} cannot be written ({error}): give this user write access to it and its directory",
+)
+_AWAY = (StoreUnavailable, "{path} could not be read or written: {error}")
+_WORDS: dict[int, tuple[type[HeadraceError], str]] = {
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_READONLY: _SHUT,
+    sqlite3.SQLITE_PERM: _SHUT,
+    sqlite3.SQLITE_AUTH: _SHUT,
+    sqlite3.SQLITE_IOERR: _AWAY,
+    sqlite3.SQLITE_PROTOCOL: _AWAY,
+    sqlite3.SQLITE_INTERRUPT: _AWAY,
+    sqlite3.SQLITE_NOMEM: _AWAY,
+    sqlite3.SQLITE_CANTOPEN: (
+        StoreUnavailable,
+        "{path} cannot be opened ({error}): check that it and its directory exist and can be written",
+    ),
+    sqlite3.SQLITE_FULL: (StoreFull, "{path} has no room left ({error}); nothing was enqueued: free some space"),
+    sqlite3.SQLITE_NOTADB: (
+        StoreMisconfigured,
+        "{path} is not a SQLite database: choose another path, or move that file away",
+    ),
+    sqlite3.SQLITE_CORRUPT: (StoreError, "{path} is damaged ({error}): stop all workers and restore a backup"),
+}
 
 # SQLite's write-ahead log keeps its index in shared memory, which machines do not share.
 NETWORK = {
@@ -47,43 +74,29 @@ def translate(error: Exception, path: Path) -> Exception:
 
 
 def _ours(error: sqlite3.Error, path: Path) -> HeadraceError:
-    number = code(error)
-    if number in BUSY:
-        return StoreUnavailable(f"{path} was locked by another writer for too long: {error}")
-    if number == sqlite3.SQLITE_FULL:
-        return StoreFull(f"{path} has no room left ({error}); nothing was enqueued: free some space")
-    if number == sqlite3.SQLITE_NOTADB:
-        return StoreMisconfigured(f"{path} is not a SQLite database: choose another path, or move that file away")
-    if number == sqlite3.SQLITE_CORRUPT:
-        return StoreError(f"{path} is damaged ({error}): stop all workers and restore a backup")
-    if number in SHUT:
-        return StoreMisconfigured(
-            f"{path} cannot be written ({error}): give this user write access to it and its directory"
-        )
-    if number == sqlite3.SQLITE_CANTOPEN:
-        return StoreUnavailable(
-            f"{path} cannot be opened ({error}): check that its directory exists and can be written"
-        )
-    if number in AWAY:
-        return StoreUnavailable(f"{path} could not be read or written: {error}")
-    return StoreError(f"{path}: {error}")
+    kind, text = _WORDS.get(code(error), (StoreError, "{path}: {error}"))
+    return kind(text.format(path=path, error=error))
 
 
 def check_place(path: Path) -> None:
     """Refuse a path where no shared database can live, before SQLite says so in fewer words.
 
     Raises:
-        StoreMisconfigured: the directory is missing, the path is a directory, or it lies on a network file system.
+        StoreMisconfigured: the directory is missing, the path is a directory or cannot be written, or it lies on a
+            network file system.
     """
     if not path.parent.is_dir():
         raise StoreMisconfigured(
-            f"the directory {path.parent} does not exist: create it, or change the path of the database"
+            f"the directory {path.parent} does not exist: create it, or change the database's path"
         )
     if path.is_dir():
         raise StoreMisconfigured(f"{path} is a directory: name a file in it")
+    for place in (path.parent, path):  # the log needs the directory
+        if place.exists() and not os.access(place, os.W_OK):
+            raise StoreMisconfigured(f"{place} cannot be written: give this user write access to it")
     if (kind := file_system(path.parent)) in NETWORK:
         raise StoreMisconfigured(
-            f"{path} lies on a network file system ({kind}), where SQLite's locks do not hold: use a local disk, or Redis"
+            f"{path} lies on a network file system ({kind}), where SQLite's locks fail: use a local disk or Redis"
         )
 
 

@@ -1,8 +1,8 @@
 """The hint that makes it fast: one datagram socket per worker in a directory beside the file.
 
-Whoever leaves jobs ready sends an empty datagram to every worker of those queues; a busy worker finds it when it
-next waits. A hint carries no job and may be lost. The truth is `pragma data_version`, asked once a second. Where there are no Unix
-sockets (Windows), that is all there is.
+Whoever leaves jobs ready sends an empty datagram to every worker of those queues: to one alone would be too few, for
+it may be busy and find the hint only when it next waits. A hint carries no job and may be lost. The truth is `pragma
+data_version`, asked once a second. Where there are no Unix sockets (Windows), that is all there is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ANY = "any"
 _numbers = itertools.count()
 
 
-def directory(path: Path) -> Path:
+def place(path: Path) -> Path:
     """Where the sockets of a database live: beside the file, or under the temporary directory when that is too long.
 
     Derived from the file's real path, so that all its users agree without asking.
@@ -56,19 +56,19 @@ class Bell:
     """Rings workers. Owned by one lane, whose lock it is used under."""
 
     def __init__(self, path: Path) -> None:
-        self._directory = directory(path) if sockets_exist() else None
+        self._directory = place(path) if sockets_exist() else None
         self._socket: socket.socket | None = None
         self._listed_at = 0
         self._listed: list[tuple[str, frozenset[str]]] = []
 
     def ring(self, queues: Iterable[str] | None) -> None:
         """Wake all workers of these queues (None: of any). Never waits, never fails."""
-        if self._directory is None or not (listeners := self._listeners()):
+        if self._directory is None or not (listeners := self._listeners(self._directory)):
             return
         tags = None if queues is None else {ANY, *map(tag, queues)}
         if self._socket is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._socket.setblocking(False)
+            self._socket.settimeout(0)
         for address, heard in listeners:
             if tags is None or not tags.isdisjoint(heard):
                 self._send(self._socket, address)
@@ -79,21 +79,20 @@ class Bell:
         except ConnectionRefusedError:
             # its worker was killed: nobody listens there any more
             with contextlib.suppress(OSError):
-                os.unlink(address)
+                Path(address).unlink()
         except OSError:
             # full: it has been rung often enough; or gone since we listed it, or another user's
             return
 
-    def _listeners(self) -> list[tuple[str, frozenset[str]]]:
+    def _listeners(self, directory: Path) -> list[tuple[str, frozenset[str]]]:
         """Addresses and tags, listed anew when the directory has changed: one stat per ring, at rest."""
         try:
-            changed = os.stat(str(self._directory)).st_mtime_ns
+            changed = directory.stat().st_mtime_ns
         except OSError:
             return []
         if changed != self._listed_at:
             with contextlib.suppress(OSError):
-                names = os.listdir(str(self._directory))
-                self._listed = [(f"{self._directory}/{name}", frozenset(name.split("-")[2:])) for name in names]
+                self._listed = [(str(each), frozenset(each.name.split("-")[2:])) for each in directory.iterdir()]
                 self._listed_at = changed if time.time_ns() - changed > SETTLED_NS else 0
         return self._listed
 
@@ -111,8 +110,8 @@ class SQLiteWakeup:
         """`version` asks the file for a number that changes with every commit."""
         self._version = version
         self._seen: int | None = None
-        self._directory = directory(path) if sockets_exist() else None
-        self._address = ""
+        self._directory = place(path) if sockets_exist() else None
+        self._address = Path()
         self._socket = self._bind(queues)
 
     def _bind(self, queues: Sequence[str]) -> socket.socket | None:
@@ -121,19 +120,17 @@ class SQLiteWakeup:
             return None
         tags = sorted(set(map(tag, queues)))
         heard = "-".join(tags) if 0 < len(tags) <= QUEUES_IN_NAME else ANY
-        self._address = f"{self._directory}/{os.getpid()}-{next(_numbers)}-{heard}"
+        self._address = self._directory / f"{os.getpid()}-{next(_numbers)}-{heard}"
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        listener.setblocking(False)
+        listener.settimeout(0)
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
             if self._directory.stat().st_uid != os.getuid():  # somebody else's: its owner could listen in, or block us
                 raise PermissionError(self._directory)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._address)  # of a process that was killed and had our number
-            listener.bind(self._address)
+            self._address.unlink(missing_ok=True)  # of a process that was killed and had our number
+            listener.bind(str(self._address))
         except OSError:
             listener.close()
-            self._address = ""
             return None
         return listener
 
@@ -188,9 +185,9 @@ class SQLiteWakeup:
     async def aclose(self) -> None:
         """Take the socket away, and the directory with the last one."""
         listener, self._socket = self._socket, None
-        if listener is None:
+        if listener is None or self._directory is None:
             return
         listener.close()
         with contextlib.suppress(OSError):
-            os.unlink(self._address)
-            os.rmdir(str(self._directory))
+            self._address.unlink()
+            self._directory.rmdir()

@@ -20,7 +20,7 @@ def prepare(migrations: list[str]) -> Plan[None]:
     known = max(_version(name) for name in migrations)
     if version > known:
         raise StoreMisconfigured(
-            f"the file's schema has version {version}, this headrace knows {known}: upgrade headrace, or use another file"
+            f"the file's schema has version {version}, this headrace knows {known}: upgrade it, or use another file"
         )
     for name in migrations:
         if _version(name) > version:
@@ -70,8 +70,8 @@ def _checkpoints(library: str, autocheckpoint: int) -> ops.Finding:
         text = f"SQLite {library} has the WAL-reset bug, and this connection checkpoints by itself"
         return ops.Finding("error", "checkpoints", text, "set wal_autocheckpoint=0, or upgrade SQLite to 3.51.3")
     text = (
-        f"SQLite {library} has the WAL-reset bug; headrace checkpoints only while it holds the write lock, where the bug "
-        "cannot strike. Other programs that write to this file must set wal_autocheckpoint=0"
+        f"SQLite {library} has the WAL-reset bug; headrace checkpoints only while it holds the write lock, where the "
+        "bug cannot strike. Other programs that write to this file must set wal_autocheckpoint=0"
     )
     return ops.Finding("info", "checkpoints", text, "upgrade SQLite to 3.51.3 or newer")
 

@@ -8,6 +8,7 @@ from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
 from headrace.stores.plan import Plan, Statement
 
+STATE, CANCEL = 3, 14  # where these stand among the fields of a `JobView`
 FIRST_LIVE = (2**62, -1)  # before every (priority, place)
 FIRST_ENDED = (2**62, "")  # after every (finished, id)
 
@@ -19,8 +20,9 @@ def get(op: ops.Get, now: int) -> Plan[ops.JobView | None]:
 
 
 def _view(row: tuple[Any, ...]) -> ops.JobView:
-    id, queue, task, state, *middle, cancel, trail, body = row
-    return ops.JobView(id, queue, task, State(state), *middle, bool(cancel), trail, body)
+    fields = list(row)
+    fields[STATE], fields[CANCEL] = State(row[STATE]), bool(row[CANCEL])
+    return ops.JobView(*fields)
 
 
 def page(op: ops.List, now: int) -> Plan[ops.Page]:

@@ -10,7 +10,7 @@ from headrace.core import trail
 from headrace.core.states import State
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.sqlite.enqueue import find_holders, take_places
-from headrace.stores.sqlite.settle import end_waiting
+from headrace.stores.sqlite.settle import cancel_waiting
 from headrace.stores.sqlite.text import batches, listed
 
 SWEEP = 10_000  # most tombstones and most kept jobs that one prune deletes: transactions stay short
@@ -26,7 +26,7 @@ def cancel(op: ops.Cancel, now: int) -> Plan[Literal["cancelled", "requested", "
     if state == State.RUNNING:
         yield Statement("operate.ask", {"place": place})
         return "requested"
-    yield from end_waiting(place, op.keep_us, "cancelled", now)
+    yield from cancel_waiting(place, op, now)
     return "cancelled"
 
 

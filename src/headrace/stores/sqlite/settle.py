@@ -58,16 +58,16 @@ def _back(place: int, token: int, outcome: ops.Outcome, now: int) -> tuple[Any, 
 
 def _end(ending: Sequence[tuple[int, ops.Outcome, State]], now: int) -> Plan[None]:
     kept = [
-        _kept(place, state, outcome.keep_us, outcome.reason, outcome.trail, now)
+        _kept(place, outcome, state, now)
         for place, outcome, state in ending
         if state is State.FAILED or outcome.keep_us > 0
     ]
     yield from end_places([place for place, _, _ in ending], kept, now)
 
 
-def _kept(place: int, state: State, keep_us: int, reason: str, trail: bytes | None, now: int) -> tuple[Any, ...]:
-    keep_until = None if state is State.FAILED else now + keep_us
-    return (state.value, now, keep_until, reason, trail, place)
+def _kept(place: int, outcome: ops.Outcome, state: State, now: int) -> tuple[Any, ...]:
+    keep_until = None if state is State.FAILED else now + outcome.keep_us
+    return (state.value, now, keep_until, outcome.reason, outcome.trail, place)
 
 
 def end_places(places: Sequence[int], kept: list[tuple[Any, ...]], now: int) -> Plan[None]:
@@ -80,7 +80,8 @@ def end_places(places: Sequence[int], kept: list[tuple[Any, ...]], now: int) -> 
     yield Statement("settle.delete", params)
 
 
-def end_waiting(place: int, keep_us: int, reason: str, now: int) -> Plan[None]:
-    """Cancel a job that nobody runs."""
-    kept = [_kept(place, State.CANCELLED, keep_us, reason, None, now)] if keep_us > 0 else []
-    yield from end_places([place], kept, now)
+def cancel_waiting(place: int, op: ops.Cancel, now: int) -> Plan[None]:
+    """End a job that nobody runs."""
+    state = State.CANCELLED
+    outcome = ops.Outcome(op.id, op.queue or "", 0, state, keep_us=op.keep_us, reason="cancelled")
+    yield from _end([(place, outcome, state)], now)

@@ -35,7 +35,7 @@ def migrations(prefix: str) -> dict[str, str]:
 def _statements(folder: str, prefix: str) -> Iterator[tuple[str, str]]:
     if not _PREFIX.fullmatch(prefix):
         raise ConfigError(
-            f"prefix={prefix!r} is no table prefix: use letters a-z, digits and _, not starting with a digit"
+            f"prefix={prefix!r} is no table prefix: use a-z, 0-9 and _, not starting with a digit or sqlite_"
         )
     place = resources.files("headrace.stores.sqlite") / folder
     for file in sorted(place.iterdir(), key=lambda file: file.name):
