@@ -1,0 +1,368 @@
+"""Watches every operation as it takes place in a store and says at once when one breaks a promise.
+
+It knows no store and asks none: what it expects follows from the operations and their answers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace.core import operations as ops
+from headrace.core import trail
+from headrace.core.retry import Retry
+from headrace.core.states import LIVE, TERMINAL, State
+from headrace.core.trail import Trail
+from headrace.testing.runs import Run, Runs
+
+EMPTY = Trail()
+
+
+class Violation(NamedTuple):
+    """A broken promise."""
+
+    at_s: float
+    rule: str
+    job: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.at_s:10.3f} s  {self.rule}: job {self.job or '-'}: {self.text}"
+
+
+class Entry(msgspec.Struct):
+    """What must be true of one job in the store, as far as operations have told."""
+
+    new: ops.NewJob
+    state: State
+    due_us: int
+    token: int = 0  # of the last claim
+    worker: str = ""
+    claim: int = 0
+    counts: Trail = EMPTY
+    holds_key: bool = False
+    cancel: bool = False
+    reason: str = ""
+    ends: int = 0
+    replays: int = 0
+    last_rescue: tuple[str, bool] = ("", False)  # from which worker, and whether it held nothing else
+
+    @property
+    def live(self) -> bool:
+        """Whether it has not ended."""
+        return self.state in LIVE
+
+
+class Ledger:
+    """The expected state of every job. `violations` stays empty as long as all promises are kept.
+
+    `now_us` is the store's clock, `now_s` the loop's; `policies` maps task names to retry policies; `gone_dark` says of
+    a worker whether it has good reason to be taken for dead (killed, frozen, cut off).
+    """
+
+    def __init__(
+        self,
+        now_us: Callable[[], int],
+        now_s: Callable[[], float],
+        policies: Mapping[str, Retry],
+        runs: Runs,
+        gone_dark: Callable[[str], bool] = lambda worker: True,
+    ) -> None:
+        self._now_us = now_us
+        self._now_s = now_s
+        self._policies = policies
+        self._runs = runs
+        self._gone_dark = gone_dark
+        self.jobs: dict[str, Entry] = {}
+        self.leases: dict[str, int] = {}
+        self.violations: list[Violation] = []
+        self.slack_us = 0  # how far the store's clock has been set back: what was due then may be claimed
+
+    def broken(self, rule: str, job: str, text: str) -> None:
+        """Note a violation."""
+        self.violations.append(Violation(self._now_s(), rule, job, text))
+
+    def happened(self, operation: ops.Operation[Any], answer: Any) -> None:
+        """Hold one operation, which has just taken place, against what is known."""
+        check = getattr(self, "_" + type(operation).__name__.lower(), None)
+        if check is not None:
+            check(operation, answer, self._now_us())
+
+    def live(self) -> list[Entry]:
+        """Jobs that have not ended."""
+        return [entry for entry in self.jobs.values() if entry.live]
+
+    def held_by(self, worker: str) -> list[Entry]:
+        """Jobs that run under a worker's lease."""
+        return [entry for entry in self.jobs.values() if entry.state is State.RUNNING and entry.worker == worker]
+
+    def retry_of(self, entry: Entry) -> Retry:
+        """The policy that bounds it."""
+        return self._policies.get(entry.new.task, Retry())
+
+    # -- producers
+
+    def _enqueue(self, op: ops.Enqueue, answers: list[ops.Enqueued], now: int) -> None:
+        for new, answer in zip(op.jobs, answers, strict=True):
+            if answer.status == "new":
+                self._stored(new, now)
+            elif answer.status == "exists":
+                if new.id not in self.jobs:
+                    self.broken("nothing lost", new.id, "is said to exist and was never stored")
+            elif not self._holds(answer.id, new):
+                self.broken("unique key", new.id, f"is said to be a duplicate of {answer.id}, which holds no such key")
+
+    def _stored(self, new: ops.NewJob, now: int) -> None:
+        if new.id in self.jobs:
+            self.broken("enqueued once", new.id, "was stored a second time")
+        holders = [id for id in self.jobs if id != new.id and self._holds(id, new)]
+        if holders:
+            self.broken("unique key", new.id, f"was stored although {holders[0]} holds the key {new.unique!r}")
+        due = new.due_us if new.due_us is not None else now + new.delay_us
+        state = State.READY if due <= now else State.SCHEDULED
+        self.jobs[new.id] = Entry(new, state, due, holds_key=new.unique is not None)
+
+    def _holds(self, id: str, new: ops.NewJob) -> bool:
+        """Whether job `id` holds the unique key of `new`."""
+        entry = self.jobs.get(id)
+        if entry is None or new.unique is None or not (entry.live and entry.holds_key):
+            return False
+        return (entry.new.queue, entry.new.unique) == (new.queue, new.unique)
+
+    # -- workers
+
+    def _claim(self, op: ops.Claim, answer: ops.Claimed, now: int) -> None:
+        self._seen(op.worker, now + op.lease_us)
+        taken = 0
+        for job in answer.jobs:
+            entry = self.jobs.get(job.id)
+            if entry is None:
+                self.broken("nothing from nowhere", job.id, "was claimed and never stored")
+            elif entry.state is not State.RUNNING or job.token != entry.token:
+                self._check_claim(op, job, entry, now)
+                taken += 1
+                entry.state, entry.worker, entry.claim = State.RUNNING, op.worker, op.number
+                entry.token = job.token
+                entry.holds_key = entry.holds_key and entry.new.unique_until == "end"
+                self._runs.claimed(job.id, job.token, op.worker)
+            elif (entry.worker, entry.claim) != (op.worker, op.number):
+                self.broken("one live lease", job.id, f"{entry.worker} holds it, and {op.worker} has claimed it too")
+
+        if taken > op.limit:
+            self.broken("limit", "", f"{op.worker} asked for {op.limit} jobs and got {taken}")
+
+    def _check_claim(self, op: ops.Claim, job: ops.ClaimedJob, entry: Entry, now: int) -> None:
+        if entry.state is State.RUNNING:
+            self.broken("one live lease", job.id, f"{entry.worker} holds it, and {op.worker} has claimed it too")
+        if entry.state in TERMINAL:
+            self.broken("ends once", job.id, f"was claimed after it had ended as {entry.state.value}")
+        if job.token <= entry.token:
+            self.broken("tokens grow", job.id, f"token {job.token} follows {entry.token}")
+        if entry.due_us > now + self.slack_us:
+            self.broken("due", job.id, f"was claimed {(entry.due_us - now) / 1e6:.3f} s before it was due")
+        if job.body != entry.new.body or job.queue != entry.new.queue or job.queue not in op.queues:
+            self.broken("nothing from nowhere", job.id, "came back with another body or from another queue")
+        if _counts(trail.decode(job.trail)) != _counts(entry.counts):
+            self.broken("counts", job.id, f"came with {trail.decode(job.trail)}, not {entry.counts}")
+
+    def _seen(self, worker: str, until: int) -> None:
+        self.leases[worker] = max(until, self.leases.get(worker, 0))
+
+    def _settle(self, op: ops.Settle, answers: list[bool], now: int) -> None:
+        for outcome, taken in zip(op.outcomes, answers, strict=True):
+            entry = self.jobs.get(outcome.id)
+            valid = entry is not None and entry.state is State.RUNNING and entry.token == outcome.token
+            if taken and not valid:
+                self.broken("stale token", outcome.id, f"{op.worker} settled it with token {outcome.token}, held by "
+                            f"{entry.worker or 'nobody' if entry else 'nobody'}")
+            elif valid and not taken:
+                self.broken("live lease", outcome.id, f"{op.worker} holds it and was refused")
+            if taken and entry is not None:
+                self._check_outcome(op.worker, outcome, entry)
+                self._apply(entry, outcome, now)
+
+    def _check_outcome(self, worker: str, outcome: ops.Outcome, entry: Entry) -> None:
+        before, after = entry.counts, self._after(outcome, entry)
+        run = self._runs.of(outcome.id, outcome.token)
+        problem = (
+            _wrong_counts(before, after, outcome)
+            or _unlike_its_run(before, after, outcome, run, cancel=entry.cancel)
+            or self._beyond_policy(after, outcome, entry)
+        )
+        if problem:
+            self.broken("outcome", outcome.id, f"{worker} settled it as {outcome.state.value} ({outcome.reason}): {problem}")
+
+    def _after(self, outcome: ops.Outcome, entry: Entry) -> Trail:
+        return entry.counts if outcome.trail is None else trail.decode(outcome.trail)
+
+    def _beyond_policy(self, after: Trail, outcome: ops.Outcome, entry: Entry) -> str:
+        retry = self.retry_of(entry)
+        for name, count, most in (
+            ("attempts", after.attempts, retry.max_attempts),
+            ("errors", after.errors, retry.max_errors),
+        ):
+            if most is not None and (count > most or (count == most and outcome.state is State.SCHEDULED
+                                                      and outcome.reason not in ("snoozed", "released", "unknown task"))):
+                return f"{count} {name} of {most}"
+        if outcome.state is State.FAILED and outcome.reason == "crashed":
+            return self._wrongly_convicted(after, retry, entry)
+        return ""
+
+    def _wrongly_convicted(self, after: Trail, retry: Retry, entry: Entry) -> str:
+        worker, alone = entry.last_rescue
+        if after.crashes < retry.max_crashes or not alone:
+            return f"convicted after {after.crashes} crashes of {retry.max_crashes}, the last one alone: {alone}"
+        culprit = self._runs.killer_of(worker)
+        return f"convicted for what {culprit} did to {worker}" if culprit not in (None, entry.new.id) else ""
+
+    def _apply(self, entry: Entry, outcome: ops.Outcome, now: int) -> None:
+        state = State.CANCELLED if entry.cancel and outcome.state in LIVE else outcome.state
+        entry.counts = self._after(outcome, entry)
+        entry.reason = outcome.reason
+        self._move(entry, state, now + outcome.delay_us)
+
+    def _move(self, entry: Entry, state: State, due_us: int) -> None:
+        entry.state, entry.worker, entry.claim = state, "", 0
+        if state is State.SCHEDULED:
+            entry.due_us = due_us
+        if state in TERMINAL:
+            entry.ends += 1
+            entry.holds_key = entry.cancel = False
+            if entry.ends > entry.replays + 1:
+                self.broken("ends once", entry.new.id, f"ended {entry.ends} times with {entry.replays} replays")
+
+    def _beat(self, op: ops.Beat, answer: ops.Beaten, now: int) -> None:
+        self._seen(op.worker, now + op.lease_us)
+        lost = {held.id for held in op.held if not self._has(op.worker, held)}
+        if set(answer.lost) != lost:
+            self.broken("live lease", "", f"{op.worker} was told it lost {answer.lost}, not {sorted(lost)}")
+        known = {held.id for held in op.held}
+        forgotten = [
+            entry for entry in self.held_by(op.worker) if entry.new.id not in known and entry.claim < op.open_claim
+        ]
+        if len(forgotten) != answer.released:
+            self.broken("lost claim reply", "", f"{op.worker}: {answer.released} released, not {len(forgotten)}")
+        self._release(forgotten, now)
+
+    def _has(self, worker: str, held: ops.Held) -> bool:
+        entry = self.jobs.get(held.id)
+        return entry is not None and (entry.state, entry.worker, entry.token) == (State.RUNNING, worker, held.token)
+
+    def _leave(self, op: ops.Leave, answer: int, now: int) -> None:
+        held = self.held_by(op.worker)
+        if len(held) != answer:
+            self.broken("no orphan", "", f"{op.worker} left {len(held)} jobs behind, {answer} were given back")
+        self._release(held, now)
+        self.leases.pop(op.worker, None)
+
+    def _release(self, entries: list[Entry], now: int) -> None:
+        for entry in entries:
+            entry.counts = msgspec.structs.replace(entry.counts, releases=entry.counts.releases + 1)
+            self._move(entry, State.CANCELLED if entry.cancel else State.READY, now)
+
+    def _rescue(self, op: ops.Rescue, answer: ops.Rescued, now: int) -> None:
+        held = {orphan.worker: len(self.held_by(orphan.worker)) for orphan in answer.jobs}
+        for orphan in answer.jobs:
+            entry = self.jobs.get(orphan.id)
+            if entry is None or entry.state is not State.RUNNING or entry.token != orphan.token:
+                self.broken("rescue", orphan.id, "was rescued and nobody held it")
+                continue
+            self._check_rescue(orphan, entry, held[orphan.worker], now)
+            crashes = entry.counts.crashes + 1
+            entry.counts = msgspec.structs.replace(entry.counts, crashes=crashes, alone=orphan.alone)
+            entry.last_rescue = (orphan.worker, orphan.alone)
+            self._move(entry, State.CANCELLED if entry.cancel else State.READY, now)
+        for worker in [name for name, until in self.leases.items() if until <= now and not self.held_by(name)]:
+            del self.leases[worker]
+
+    def _check_rescue(self, orphan: ops.Orphan, entry: Entry, held: int, now: int) -> None:
+        left = self.leases.get(orphan.worker, 0) - now
+        if orphan.worker != entry.worker or left > 0:
+            self.broken("rescue", orphan.id, f"was taken from {orphan.worker}, whose lease lives {left / 1e6:.3f} s more")
+        elif not self._gone_dark(orphan.worker):
+            self.broken("rescue", orphan.id, f"was taken from {orphan.worker}, which lives: an outage is no crash")
+        if orphan.alone != (held == 1):
+            self.broken("rescue", orphan.id, f"alone is {orphan.alone}, and {orphan.worker} held {held} jobs")
+
+    # -- operators
+
+    def _cancel(self, op: ops.Cancel, answer: str, now: int) -> None:
+        entry = self.jobs.get(op.id)
+        expected = {"absent"} if entry is None else self._cancelled(entry, now)
+        if answer not in expected:
+            self.broken("cancel", op.id, f"answered {answer!r}, not {' or '.join(sorted(expected))!r}")
+
+    def _cancelled(self, entry: Entry, now: int) -> set[str]:
+        if not entry.live:
+            return {"finished", "absent"}
+        if entry.state is State.RUNNING:
+            entry.cancel = True
+            return {"requested"}
+        entry.reason = "cancelled"
+        self._move(entry, State.CANCELLED, now)
+        return {"cancelled"}
+
+    def _replay(self, op: ops.Replay, answer: ops.Replayed, now: int) -> None:
+        for id in answer.replayed:
+            entry = self.jobs.get(id)
+            if entry is None or entry.state is not State.FAILED:
+                self.broken("replay", id, "was replayed and had not failed")
+                continue
+            holders = [other for other in self.jobs if other != id and self._holds(other, entry.new)]
+            if holders:
+                self.broken("unique key", id, f"was replayed although {holders[0]} holds the key")
+            entry.replays += 1
+            entry.counts = Trail(replays=entry.counts.replays + 1)
+            entry.state, entry.due_us, entry.reason = State.READY, now, ""
+            entry.holds_key = entry.new.unique is not None
+
+
+def _counts(counts: Trail) -> tuple[int, ...]:
+    return (counts.attempts, counts.errors, counts.crashes, counts.releases, counts.snoozes, counts.replays)
+
+
+_MAY_GROW = ("attempts", "errors", "crashes", "releases", "snoozes", "replays")
+_COSTLESS = {"released": {"releases"}, "snoozed": {"snoozes"}, "unknown task": set(), "expired": set()}
+
+
+def _wrong_counts(before: Trail, after: Trail, outcome: ops.Outcome) -> str:
+    """A deploy, a snooze or an unknown task costs no attempt; a crash is never counted by a worker."""
+    grown = dict(_growth(before, after))
+    if any(step not in (0, 1) for step in grown.values()):
+        return f"counts moved by {grown}"
+    moved = {name for name, step in grown.items() if step}
+    if outcome.state in (State.SCHEDULED, State.READY):
+        allowed = _COSTLESS.get(outcome.reason, {"attempts", "errors"})
+        if moved != allowed and outcome.reason in _COSTLESS:
+            return f"it moved {sorted(moved)}"
+    if moved & {"crashes", "replays"}:
+        return f"it moved {sorted(moved)}"
+    return "errors beyond attempts" if after.errors > after.attempts else ""
+
+
+def _growth(before: Trail, after: Trail) -> Iterator[tuple[str, int]]:
+    for name in _MAY_GROW:
+        yield name, getattr(after, name) - getattr(before, name)
+
+
+def _unlike_its_run(before: Trail, after: Trail, outcome: ops.Outcome, run: Run | None, *, cancel: bool) -> str:
+    """An attempt is used up only by a run that ended by itself or overran its time; success needs a run that returned."""
+    ended = run.ended if run is not None else "never started"
+    if outcome.state is State.SUCCEEDED and ended != "returned":
+        return f"its run {ended}"
+    if outcome.state is State.CANCELLED and outcome.reason == "cancelled" and not cancel and ended != "Cancel":
+        return "nobody had asked for it"
+    if outcome.reason == "released" and run is not None and outcome.state is State.READY:
+        if run.ended != "interrupted":
+            return f"its run {run.ended or 'goes on'}"
+        if not run.may_be_interrupted:
+            return f"its run was interrupted while {run.worker} held it and was not stopping"
+    if after.attempts == before.attempts:
+        return ""
+    if run is None or run.ended == "":
+        return f"it used up an attempt, and its run {ended or 'goes on'}"
+    if outcome.reason == "timeout" and not run.overran:
+        return f"it timed out after {run.lasted_s:.3f} s"
+    return "it used up an attempt, and its run was interrupted" if ended == "interrupted" and not run.overran else ""
