@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from headrace.context import JobContext, enter
-from headrace.core import settle
+from headrace.core import settle, trail
 from headrace.core.operations import Outcome
 from headrace.core.states import State
 from headrace.core.verdict import Verdict
@@ -271,7 +271,8 @@ class Executor:
         worker = self._worker
         return settle.conclude(
             work.job,
-            work.trail or settle.EMPTY_TRAIL,
+            # given back before it was prepared: what the job remembers must go back with it
+            trail.decode(work.job.trail) if work.trail is None else work.trail,
             ending,
             worker.policy(work),
             now_us=worker.store_time.now_us(),

@@ -48,21 +48,25 @@ class Heart:
     async def beat_until_answered(self) -> None:
         """After an outage: beat before the next claim, and start counting clean beats anew."""
         self.clean_beats = 0
-        beaten = await until_answered(
-            lambda: self._worker.driver.arun(self._beat()), Backoff(self._worker.rng), "sending a heartbeat"
-        )
-        self._absorb(beaten, clean=False)
+        beat, beaten = await until_answered(self._beat_once, Backoff(self._worker.rng), "sending a heartbeat")
+        self._absorb(beat, beaten, clean=False)
 
     async def run_on_loop(self) -> None:
         """Beat as a coroutine: for the simulator, whose time no thread can keep."""
         while True:
+            wait = self._worker.heartbeat_s
             try:
-                beaten = await self._worker.driver.arun(self._beat())
+                beat, beaten = await self._beat_once()
             except Exception as error:  # noqa: BLE001 - the next beat may succeed
                 self._missed(error)
+                wait = min(1.0, wait)
             else:
-                self._absorb(beaten, clean=True)
-            await asyncio.sleep(self._worker.heartbeat_s)
+                self._absorb(beat, beaten)
+            await asyncio.sleep(wait)
+
+    async def _beat_once(self) -> tuple[Beat, Beaten]:
+        beat = self._beat()
+        return beat, await self._worker.driver.arun(beat)
 
     def _beat(self) -> Beat:
         open_claim, held = self._worker.table.snapshot()
@@ -73,14 +77,15 @@ class Heart:
         while not self._stop.wait(wait):
             wait = self._worker.heartbeat_s
             try:
-                beaten = self._worker.driver.run(self._beat())
+                beat = self._beat()
+                beaten = self._worker.driver.run(beat)
             except Exception as error:  # noqa: BLE001 - the thread must not end (B021): the next beat may succeed
                 self._missed(error)
                 wait = min(1.0, wait)
             else:
                 self._note_lateness()
                 if not self._loop.is_closed():
-                    self._loop.call_soon_threadsafe(self._absorb, beaten)
+                    self._loop.call_soon_threadsafe(self._absorb, beat, beaten)
 
     def _missed(self, error: Exception) -> None:
         self.clean_beats = 0
@@ -96,11 +101,13 @@ class Heart:
             )
             logger.warning("heartbeat was %.1f s late; running: %s", late, ", ".join(names[:5]) or "nothing")
 
-    def _absorb(self, beaten: Beaten, *, clean: bool = True) -> None:
-        """On the loop: take note of the answer."""
+    def _absorb(self, beat: Beat, beaten: Beaten, *, clean: bool = True) -> None:
+        """On the loop: take note of the answer to `beat`."""
         agrees = self._worker.store_time.learn(beaten.now_us)
         self.clean_beats = self.clean_beats + 1 if clean and agrees else 0
-        works = self._worker.table.by_id()
+        # by token too: a job that came back to this worker meanwhile is none of those the beat asked about
+        asked = {held.id: held.token for held in beat.held}
+        works = {id: work for id, work in self._worker.table.by_id().items() if work.job.token == asked.get(id)}
         for id in beaten.lost:
             # one that is being settled at this moment has no handler left to stop
             if (work := works.get(id)) is not None and work.running is not None:
