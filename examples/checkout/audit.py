@@ -80,7 +80,7 @@ def one_order_per_purchase(evidence: Evidence) -> Finding:
     purchases = Counter(order.client_reference for order in evidence.orders)
     pressed = Counter(receipt.purchase.client_reference for receipt in evidence.receipts)
     repeated = sum(presses > 1 for presses in pressed.values())
-    return _finding("no purchase made two orders", _repeated(purchases), f"{repeated} double clicks")
+    return _finding("no purchase made two orders", _repeated(purchases), f"{repeated} clicked more than once")
 
 
 def one_mail_per_order(evidence: Evidence) -> Finding:
@@ -127,8 +127,8 @@ def only_poison_failed(evidence: Evidence) -> Finding:
     """The job that kills its workers was stopped, and took no other with it."""
     failed = [(job.id, job.reason, job.crashes) for job in evidence.failed]
     expected = [(evidence.poison, "crashed", 3)]
-    found = ", ".join(f"{job.task}: {job.reason} {job.crashes} times" for job in evidence.failed) or "none failed"
-    return Finding("the poison job failed, and it alone", failed == expected, found)
+    found = _few(f"{job.task.rpartition('.')[2]}: {job.reason} x {job.crashes}" for job in evidence.failed)
+    return Finding("the poison job failed, and it alone", failed == expected, found or "none failed")
 
 
 CHECKS: tuple[Callable[[Evidence], Finding], ...] = (
@@ -163,5 +163,11 @@ def _repeated(counts: Counter[str]) -> list[str]:
 
 def _finding(claim: str, wrong: Iterable[object], right: str) -> Finding:
     problems = [str(problem) for problem in wrong]
-    more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
-    return Finding(claim, not problems, ", ".join(problems[:3]) + more if problems else right)
+    return Finding(claim, not problems, _few(problems) if problems else right)
+
+
+def _few(texts: Iterable[str]) -> str:
+    """The first three, and how many more there are."""
+    all_texts = list(texts)
+    more = f" and {len(all_texts) - 3} more" if len(all_texts) > 3 else ""
+    return ", ".join(all_texts[:3]) + more

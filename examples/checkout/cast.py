@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
@@ -88,16 +90,22 @@ class Cast:
 
     def leave(self) -> list[str]:
         """Stop everything, and return who would not go by itself. May be called twice."""
-        self.customers.leave()
-        for process in self.processes:
-            process.ask_to_stop()
+        codes: dict[str, int | None] = {}
         deadline = time.monotonic() + GRACE
-        codes = {process.name: process.wait(deadline) for process in self.processes}
-        self.mail.down()
-        self.merchant.down()
-        self.store.close()
-        self.database.close()
-        return [f"{name} stopped with exit code {code}" for name, code in codes.items() if code not in (0, None)]
+
+        def see_off(process: Supervised) -> None:
+            codes[process.name] = process.wait(deadline)
+
+        with ExitStack() as everyone:  # each is seen to, whatever happens with the others
+            for end in (self.database.close, self.store.close, self.merchant.down, self.mail.down):
+                everyone.callback(end)
+            for process in self.processes:
+                process.ask_to_stop()
+                everyone.callback(see_off, process)
+            self.customers.leave()
+        # uvicorn, once it has finished, passes the signal on to itself
+        good = (0, -signal.SIGTERM, None)
+        return [f"{name} stopped with exit code {code}" for name, code in codes.items() if code not in good]
 
     def shop_is_open(self) -> bool:
         """Does the web server answer?"""
@@ -147,10 +155,9 @@ class Cast:
 def fresh_folder(folder: Path) -> Path:
     """The folder without what an earlier performance left there. Anything else in it is not ours to remove."""
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(folder / "drills", ignore_errors=True)
-    for pattern in ("shop.db*", "jobs.db*", "*.log", "report.md", "report.json"):
-        for file in folder.glob(pattern):
-            file.unlink()
+    for pattern in ("shop.db*", "jobs.db*", "*.log", "report.md", "report.json", "drills"):
+        for old in folder.glob(pattern):
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
     return folder
 
 

@@ -98,9 +98,10 @@ class Customers:
                     return
                 self.buy(purchase)
 
-        self._threads = [threading.Thread(target=keep_buying, daemon=True) for _ in range(threads)]
-        for thread in self._threads:
+        for _ in range(threads):
+            thread = threading.Thread(target=keep_buying, daemon=True)
             thread.start()
+            self._threads.append(thread)
 
     @property
     def busy(self) -> bool:

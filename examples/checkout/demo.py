@@ -31,6 +31,7 @@ class Director:
         self.per_second = per_second
         self.folder = folder
         self.deaths = 0
+        self.broken = False  # a process cannot run at all, so neither can the play
         self.mishaps: list[str] = []
         self.poison = ""
         self.cast = Cast(folder, dict.fromkeys(SKUS, orders) | {LAST_UNIT: 1}, self.process_died)
@@ -59,8 +60,7 @@ class Director:
 
     def perform(self) -> None:
         """The script."""
-        if not self.wait_for("the shop opens", self.cast.shop_is_open, 20):
-            return
+        self.wait_for("the shop opens", self.cast.shop_is_open, 20)
         self.stage.note(f"{self.wanted} orders begin to arrive, {self.per_second:g} a second")
         self.cast.customers.arrive(assortment(self.wanted, SKUS), self.per_second)
         self.after(0.10, self.mail_outage)
@@ -87,6 +87,7 @@ class Director:
         """SIGKILL, while it waits for the mail server's answer."""
         self.cast.mail.delay = 0.4
         before = len(self.cast.mail.mails)
+        self.cast.customers.buy(Purchase.of(SKUS[2]))
         self.wait_for("a mail is on its way", lambda: len(self.cast.mail.mails) > before, 10)
         self.stage.note("worker-1 is killed in the middle of its jobs")
         self.cast.workers[0].kill()
@@ -101,13 +102,13 @@ class Director:
 
     def killed_before_sending(self) -> None:
         """The row is there, the mail is not: the next run must send it."""
-        self.stage.note("one worker each will die between noting down a mail, or a webhook, and sending it")
+        self.stage.note("workers will die between noting down a mail, or a webhook, and sending it")
         self.drill("confirmation_email.after_insert")
         self.drill("merchant_webhook.after_insert")
 
     def killed_after_sending(self) -> None:
         """The mail is out, nobody has noted it down: it may come twice, under one Message-ID."""
-        self.stage.note("one worker will die between sending a mail and noting it down")
+        self.stage.note("a worker will die between sending a mail and noting it down")
         self.drill("confirmation_email.after_send")
 
     def merchant_outage(self) -> None:
@@ -152,23 +153,33 @@ class Director:
         mailed = {mail.message_id for mail in tuple(self.cast.mail.mails)}
         return len(mailed) > self.cast.customers.orders
 
+    def until(self, happened: Callable[[], bool], timeout: float) -> bool:
+        """Wait until something has happened; False if it has not within `timeout` seconds, or cannot any more."""
+        deadline = time.monotonic() + timeout
+        while not (done := happened()) and time.monotonic() < deadline and not self.broken:
+            time.sleep(0.05)
+        return done
+
     def after(self, share: float, scene: Callable[[], None]) -> None:
         """Play a scene once this share of the orders is in."""
         orders = round(share * self.wanted)
-        if until(lambda: self.cast.customers.orders >= orders, 60):
+        if self.until(lambda: self.cast.customers.orders >= orders, 60):
             scene()
         else:
-            self.expect(f"scene {scene.__name__}", happened=False, otherwise=f"{orders} orders never came in")
+            self.expect(
+                scene.__name__, happened=False, otherwise=f"the scene was left out, {orders} orders never came in"
+            )
 
     def drill(self, point: str) -> None:
-        """Have the next process that reaches `point` die there."""
-        order = self.cast.drills / point
-        order.touch()
-        self.wait_for(f"died at {point}", lambda: not order.exists(), 20)
+        """Have the next process that reaches `point` die there, and place an order, so that one will reach it."""
+        drill = self.cast.drills / point
+        drill.touch()
+        self.cast.customers.buy(Purchase.of(SKUS[2]))
+        self.wait_for(f"one has died at {point}", lambda: not drill.exists(), 20)
 
     def wait_for(self, what: str, happened: Callable[[], bool], timeout: float) -> bool:
         """Wait, but not for ever: what does not happen is a mishap, and the audit will say so."""
-        return self.expect(what, happened=until(happened, timeout), otherwise=f"not within {timeout:g} s")
+        return self.expect(what, happened=self.until(happened, timeout), otherwise=f"not within {timeout:g} s")
 
     def expect(self, what: str, *, happened: bool, otherwise: str) -> bool:
         """Note what happened, or that it did not."""
@@ -180,14 +191,20 @@ class Director:
     def process_died(self, name: str, code: int) -> None:
         """Called by the supervisor, which then starts another."""
         self.deaths += 1
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        self.stage.note(f"{name} died ({how}), another takes its place")
+        if code >= 0:  # no scene ends a process like this
+            self.broken = True
+            log = self.folder / f"{name}.log"
+            self.expect(
+                f"{name} runs", happened=False, otherwise=f"it ended by itself with exit code {code}, see {log}"
+            )
+            return
+        self.stage.note(f"{name} died ({signal.Signals(-code).name}), another takes its place")
 
     def figures(self) -> Figures:
         """What the bottom line of the screen shows."""
         jobs = self.cast.unfinished()
         return {
-            "orders": f"{self.cast.customers.orders}/{self.wanted}",
+            "orders": str(self.cast.customers.orders),
             "mails": str(len(self.cast.mail.mails)),
             "webhooks": str(len(self.cast.merchant.webhooks)),
             "jobs waiting": str(jobs["ready"] + jobs["scheduled"]),
@@ -195,14 +212,6 @@ class Director:
             "failed": str(len(self.cast.failed())),
             "processes died": str(self.deaths),
         }
-
-
-def until(happened: Callable[[], bool], timeout: float) -> bool:
-    """Wait until something has happened; False if it has not within `timeout` seconds."""
-    deadline = time.monotonic() + timeout
-    while not (done := happened()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return done
 
 
 def main() -> int:

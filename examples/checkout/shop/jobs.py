@@ -32,7 +32,7 @@ class AddressRefused(Exception):
 PATIENTLY = Retry(
     max_attempts=100,
     backoff=Exponential(base=0.2, factor=2, cap=1.5, jitter="equal"),
-    on={UnknownOrder: Fail, AddressRefused: Fail},
+    on=[((UnknownOrder, AddressRefused), Fail)],
 )
 
 
