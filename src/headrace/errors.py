@@ -8,7 +8,8 @@
     |   +-- WrongColour            a blocking call inside a running event loop, or the other way round
     +-- EnvelopeError          a message cannot be made or read
     |   +-- PayloadTooLarge        more than 1 MB, or nested deeper than 64 levels
-    |   +-- UnreadableEnvelope     not JSON, not an envelope, or of a newer major version
+    |   +-- UnreadableEnvelope     not JSON, or not an envelope
+    |       +-- NewerEnvelope          of a newer version: a newer worker can read it
     +-- StoreError             the store refused or could not be reached
     |   +-- StoreUnavailable       no answer: whether the operation took place is unknown; repeating it is safe
     |   +-- StoreMisconfigured     its settings would lose jobs; the message names the fix
@@ -57,7 +58,11 @@ class PayloadTooLarge(EnvelopeError):
 
 
 class UnreadableEnvelope(EnvelopeError):
-    """The stored message is no envelope that this version can read: something else or newer wrote it."""
+    """The stored message is no envelope: something else wrote it."""
+
+
+class NewerEnvelope(UnreadableEnvelope):
+    """The stored message is of a newer version: update this worker, or leave the job to one that is up to date."""
 
 
 class StoreError(HeadraceError):

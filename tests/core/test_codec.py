@@ -7,7 +7,7 @@ import pytest
 
 from headrace.core import codec
 from headrace.core.codec import MAX_BODY, Envelope, Template
-from headrace.errors import PayloadTooLarge, UnreadableEnvelope
+from headrace.errors import NewerEnvelope, PayloadTooLarge, UnreadableEnvelope
 
 PLAIN = Envelope(id="1", task="shop.mail", args=msgspec.Raw(b'{"order_id":17}'))
 
@@ -91,6 +91,11 @@ def test_what_is_no_envelope_is_refused_in_words(body: bytes, words: str) -> Non
     with pytest.raises(UnreadableEnvelope) as caught:
         codec.decode(body)
     assert words in str(caught.value)
+
+
+def test_a_newer_message_is_told_apart_so_that_a_newer_worker_may_take_it() -> None:  # B098
+    with pytest.raises(NewerEnvelope):
+        codec.decode(b'{"v":2,"id":"1","task":"t","args":{}}')
 
 
 @pytest.mark.parametrize("where", ["args", "other", "top"])

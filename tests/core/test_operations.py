@@ -31,11 +31,13 @@ RINGING = [
     (ops.Rescue(("q",)), ops.Rescued([ORPHAN])),
     (ops.Replay(("a",)), ops.Replayed(["a"], {})),
     (BEAT, ops.Beaten(1, [], [], 1)),
+    (ops.Enqueue((new(delay_us=ops.POLL_US - 1),)), [ops.Enqueued("new", "a")]),
     (ops.Leave("w", ("q",)), 2),
+    (ops.Promote(("q",)), 1),
 ]
 SILENT = [
     (ops.Enqueue(()), []),
-    (ops.Enqueue((new(delay_us=5),)), [ops.Enqueued("new", "a")]),
+    (ops.Enqueue((new(delay_us=ops.POLL_US),)), [ops.Enqueued("new", "a")]),
     (ops.Settle("w", (outcome(State.SUCCEEDED), outcome(State.FAILED))), [True, True]),
     (CLAIM, ops.Claimed(1, [CLAIMED], more=False, next_due_us=None)),
     (ops.Rescue(("q",)), ops.Rescued([])),

@@ -32,6 +32,7 @@ ENDINGS: dict[str, tuple[Ending, State, str, tuple[int, int, int, int, int]]] = 
     "released": (settle.Released(), State.READY, "released", (0, 0, 1, 0, 0)),
     "released late": (settle.Released(2 * SECOND), State.SCHEDULED, "released", (0, 0, 1, 0, 0)),
     "unknown task": (settle.UnknownTask("shop.mail"), State.SCHEDULED, "unknown task", (0, 0, 0, 0, 0)),
+    "newer message": (settle.Newer("of version 2"), State.SCHEDULED, "newer message", (0, 0, 0, 0, 0)),
     "unreadable": (settle.Unreadable("no JSON"), State.FAILED, "unreadable", (0, 0, 0, 0, 1)),
     "bad arguments": (settle.BadArguments("order_id is missing"), State.FAILED, "bad arguments", (0, 0, 0, 0, 1)),
     "expired": (settle.Expired(), State.EXPIRED, "expired", (0, 0, 0, 0, 0)),

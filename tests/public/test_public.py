@@ -22,6 +22,7 @@ PUBLIC: tuple[str, ...] = (
     "LeaseLost",
     "Listed",
     "Middleware",
+    "NewerEnvelope",
     "PayloadTooLarge",
     "Retry",
     "RetryIn",

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from headrace.errors import PayloadTooLarge, UnreadableEnvelope
+from headrace.errors import NewerEnvelope, PayloadTooLarge, UnreadableEnvelope
 
 VERSION = 1
 MAX_BODY = 1_000_000  # bytes of a whole envelope, arguments included
@@ -76,28 +76,31 @@ def decode(body: bytes) -> Envelope:
     """The envelope in `body`. Fields that are not known are passed over.
 
     Raises:
-        UnreadableEnvelope: it is no JSON, no envelope, or of a newer major version.
+        UnreadableEnvelope: it is no JSON, or no envelope.
+        NewerEnvelope: it is of a newer version.
     """
     try:
         envelope = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         # RecursionError: a message nested 100,000 deep must not take the worker down (B102)
-        raise UnreadableEnvelope(_why(body, error)) from None
+        raise _problem(body, error) from None
     if memoryview(envelope.args)[0] != _BRACE:
         raise UnreadableEnvelope("the field 'args' of the message is not a JSON object")
     return envelope
 
 
-def _why(body: bytes, error: Exception) -> str:
+def _problem(body: bytes, error: Exception) -> UnreadableEnvelope:
     if isinstance(error, RecursionError):
-        return "the message is nested too deep to be read"
+        return UnreadableEnvelope("the message is nested too deep to be read")
     try:
         version = _head_decoder.decode(body).v
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return f"the message is not a JSON object: {error}"
+        return UnreadableEnvelope(f"the message is not a JSON object: {error}")
     if isinstance(version, int) and not isinstance(version, bool) and version > VERSION:
-        return f"the message is an envelope of version {version}, this worker reads up to {VERSION}: update the worker"
-    return f"the message is no envelope: {error}"
+        return NewerEnvelope(
+            f"the message is an envelope of version {version}, this worker reads up to {VERSION}: update the worker"
+        )
+    return UnreadableEnvelope(f"the message is no envelope: {error}")
 
 
 def checked(body: bytes, task: str) -> bytes:

@@ -14,6 +14,7 @@ from headrace.core.states import State
 
 R_co = TypeVar("R_co", covariant=True)
 
+POLL_US = 1_000_000  # idle workers look at least this often
 UniqueUntil = Literal["end", "start"]
 
 
@@ -336,7 +337,8 @@ def rings(operation: object, result: object) -> bool:
     """Whether workers should be woken after this operation: it left jobs ready that nobody is running."""
     match operation, result:
         case Enqueue(jobs=jobs), _:
-            return any(job.delay_us <= 0 or job.due_us is not None for job in jobs)
+            # due within a poll counts too: an idle worker then waits for that very moment
+            return any(job.delay_us < POLL_US or job.due_us is not None for job in jobs)
         case Settle(outcomes=outcomes), _:
             return any(outcome.state in {State.READY, State.SCHEDULED} for outcome in outcomes)
         case (
@@ -344,7 +346,7 @@ def rings(operation: object, result: object) -> bool:
             | (Rescue(), Rescued(jobs=left))
             | (Replay(), Replayed(replayed=left))
             | (Beat(), Beaten(released=left))
-            | (Leave(), int(left))
+            | (Leave() | Promote(), int(left))
         ):
             return bool(left)
     return False

@@ -69,6 +69,12 @@ class Released(msgspec.Struct, frozen=True):
     why: str = "released"
 
 
+class Newer(msgspec.Struct, frozen=True):
+    """The message is of a version that only newer workers read."""
+
+    problem: str
+
+
 class UnknownTask(msgspec.Struct, frozen=True):
     """This worker knows no such task; after a deploy another one may."""
 
@@ -110,6 +116,7 @@ Ending = (
     | Decided
     | Released
     | UnknownTask
+    | Newer
     | Unreadable
     | BadArguments
     | Expired
@@ -168,7 +175,9 @@ def conclude(
         case Decided():
             return _decided(case.with_known_task(), ending.verdict, ending.started_us)
         case UnknownTask():
-            return _unknown(case, ending.task)
+            return _left_to_others(case, "unknown task", "UnknownTask", f"no worker knew the task {ending.task!r}")
+        case Newer():
+            return _left_to_others(case, "newer message", "NewerEnvelope", ending.problem)
         case _:
             return _ended_before_running(case, ending)
 
@@ -291,18 +300,17 @@ def _refused(case: _Case, verdict: Verdict, after: Trail, reason: str) -> Outcom
     return case.outcome(State.FAILED, reason, after)
 
 
-def _unknown(case: _Case, task: str) -> Outcome:
-    """Put back for another worker, for a while: a rolling deploy brings tasks that old workers do not know."""
+def _left_to_others(case: _Case, reason: str, name: str, problem: str) -> Outcome:
+    """Put back for a newer worker, for a while: a rolling deploy brings jobs that old workers do not understand."""
     trail = case.trail
     since = case.now_us if trail.unknown_since_us is None else trail.unknown_since_us
-    known_to_nobody_us = case.now_us - since
-    if known_to_nobody_us >= case.policy.unknown_for_us:
-        message = f"no worker that took it in {known_to_nobody_us / SECOND:g} s knew the task {task!r}"
-        return _failed(case, "unknown task", "UnknownTask", message)
+    waited_us = case.now_us - since
+    if waited_us >= case.policy.unknown_for_us:
+        return _failed(case, reason, name, f"{problem}, in the {waited_us / SECOND:g} s it was offered to workers")
     pause = min(UNKNOWN_CAP_S, 2.0 ** min(trail.unknowns, 5))
     delay_us = round(pause * (0.75 + 0.5 * case.rng.random()) * SECOND)
     after = replace(trail, unknown_since_us=since, unknowns=trail.unknowns + 1)
-    return case.outcome(State.SCHEDULED, "unknown task", after, delay_us=delay_us)
+    return case.outcome(State.SCHEDULED, reason, after, delay_us=delay_us)
 
 
 def limits(created_us: int, base_us: int, envelope: Envelope) -> tuple[int | None, int | None]:

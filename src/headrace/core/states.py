@@ -80,4 +80,6 @@ def after(state: State, event: Event) -> State:
 def mermaid() -> str:
     """The table as a Mermaid state diagram, for `docs/architecture.md`."""
     lines = [f"    {source.value} --> {target.value}: {event.value}" for (source, event), target in TRANSITIONS.items()]
-    return "\n".join(["stateDiagram-v2", "    [*] --> scheduled: enqueue, due later", "    [*] --> ready: enqueue", *lines])
+    return "\n".join(
+        ["stateDiagram-v2", "    [*] --> scheduled: enqueue, due later", "    [*] --> ready: enqueue", *lines]
+    )

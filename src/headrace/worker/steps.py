@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.core import codec, settle, trail
-from headrace.errors import InvalidArguments, UnreadableEnvelope
+from headrace.errors import InvalidArguments, NewerEnvelope, UnreadableEnvelope
 from headrace.task import Task
 from headrace.worker.table import Work
 
@@ -24,6 +24,8 @@ def read_envelope(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None
     """Nothing read from a store is trusted: an unreadable body fails this job and no other."""
     try:
         work.envelope = codec.decode(work.job.body)
+    except NewerEnvelope as error:
+        return settle.Newer(str(error))
     except UnreadableEnvelope as error:
         return settle.Unreadable(str(error))
     return None
