@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from headrace.core import operations as ops
 from headrace.drivers.run import run
 from headrace.drivers.sqlite.checkpoint import Checkpointer
-from headrace.drivers.sqlite.connection import BUSY_S, Connection
+from headrace.drivers.sqlite.connection import BUSY_S, Connection, identity
 from headrace.drivers.sqlite.lane import Item, Lane, Work
 from headrace.drivers.sqlite.problems import translate
 from headrace.drivers.sqlite.wakeup import Bell, SQLiteWakeup
@@ -44,6 +44,7 @@ class Session:
         self._path = path
         self._store = store
         self._busy_s = busy_s
+        self._prepared: tuple[int, int] | None = None  # the file that has our schema
         self._bell = Bell(path)
         self._checkpointer = Checkpointer(path, store.sql)
         self.write = Lane("write", self._open_writer, self._translate, self._after_write)
@@ -62,10 +63,12 @@ class Session:
         except BaseException:
             connection.close()
             raise
+        self._prepared = identity(self._path)
         return connection
 
     def _open_reader(self) -> Connection:
-        self.write.run(None, lambda connection: None)  # opens, and so prepares, the file
+        if self._prepared is None or self._prepared != identity(self._path):
+            self.write.run(None, lambda connection: None)  # opens, and so prepares, the file
         return Connection(self._path, self._store.sql, writes=False, busy_s=self._busy_s)
 
     def _after_write(self, connection: Connection, items: Sequence[Item[Any]]) -> None:

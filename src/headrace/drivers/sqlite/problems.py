@@ -92,7 +92,7 @@ def check_place(path: Path) -> None:
     if path.is_dir():
         raise StoreMisconfigured(f"{path} is a directory: name a file in it")
     for place in (path.parent, path):  # the log needs the directory
-        if place.exists() and not os.access(place, os.W_OK):
+        if place.exists() and not os.access(place, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             raise StoreMisconfigured(f"{place} cannot be written: give this user write access to it")
     if (kind := file_system(path.parent)) in NETWORK:
         raise StoreMisconfigured(
