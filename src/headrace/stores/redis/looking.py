@@ -18,28 +18,28 @@ from headrace.stores.redis.common import Common
 def get(store: Common, op: ops.Get) -> Plan[ops.JobView | None]:
     """One job, looked for in all queues unless there is a hint."""
     for queue in (yield from store.known_queues(op.queue)):
-        views, _ = yield from job_views(store, queue, [op.id], bodies=True)
+        views = yield from job_views(store, queue, [op.id], bodies=True)
         if views:
             return views[0]
     return None
 
 
 def job_views(
-    store: Common, queue: str, ids: list[str], *, bodies: bool = False
-) -> Plan[tuple[list[ops.JobView], int]]:
-    """Those of the ids that are in this queue, in their order, and the store's now."""
+    store: Common, queue: str, ids: list[str], *, bodies: bool = False, as_stored: bool = False
+) -> Plan[list[ops.JobView]]:
+    """Those of the ids that are in this queue, in order. `as_stored`: a due job is scheduled until it is promoted."""
     found: list[list[Any]] = []
     now = 0
     for start in range(0, len(ids), BATCH):
         args = (store.moment(), "1" if bodies else "0", *ids[start : start + BATCH])
         answer = yield Call("views", store.keys.of(queue), args)
-        now = int(answer[0])
+        now = -1 if as_stored else int(answer[0])
         found += [row for row in answer[1:] if row]
     running = [row[0].decode() for row in found if row[1] == b"running"]
     holders: dict[str, str] = {}
     if running:
         holders = yield from store.holders(queue, running)
-    return [records.view(queue, row, now, holders.get(row[0].decode()), bodies=bodies) for row in found], now
+    return [records.view(queue, row, now, holders.get(row[0].decode()), bodies=bodies) for row in found]
 
 
 class Entry(msgspec.Struct, frozen=True, order=True):
@@ -125,7 +125,7 @@ def _matching(store: Common, op: ops.List, entries: list[Entry]) -> Plan[list[tu
     views: dict[tuple[str, str], ops.JobView] = {}
     for queue in {entry.queue for entry in entries}:
         ids = [entry.id for entry in entries if entry.queue == queue]
-        some, _ = yield from job_views(store, queue, ids, bodies=op.bodies)
+        some = yield from job_views(store, queue, ids, bodies=op.bodies)
         views |= {(queue, view.id): view for view in some}
     found = ((entry, views.get((entry.queue, entry.id))) for entry in entries)
     return [

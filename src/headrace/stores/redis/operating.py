@@ -40,7 +40,7 @@ def replay(store: Common, op: ops.Replay) -> Plan[ops.Replayed]:
 
 def _replay(store: Common, queue: str, ids: list[str]) -> Plan[dict[str, str]]:
     """What became of those that are in this queue: '' or the reason why not."""
-    views, _ = yield from job_views(store, queue, ids)
+    views = yield from job_views(store, queue, ids, as_stored=True)
     answers = {view.id: f"is {view.state.value}" for view in views}
     failed = [view for view in views if view.state is State.FAILED]
     if failed:
@@ -73,12 +73,13 @@ def _delete(store: Common, queue: str, ids: list[str], only: str, tombstones: st
 
 
 def prune(store: Common, op: ops.Prune) -> Plan[int]:
-    """Sweep what is over, then delete old failed jobs and the oldest beyond the most."""
-    queues = yield from store.known_queues(op.queue)
-    for queue in queues:
+    """Sweep what is over, in all queues, then delete old failed jobs and the oldest beyond the most."""
+    everywhere = yield from store.known_queues()
+    for queue in everywhere:
         yield Call("sweep", store.keys.of(queue), (store.moment(), str(BATCH)))
     if op.age_us is None and op.most is None:
         return 0
+    queues = everywhere if op.queue is None else [op.queue]
     entries, total, now = yield from _oldest_failed(store, op, queues)
     beyond = max(0, total - op.most) if op.most is not None else 0
     until = now - op.age_us if op.age_us is not None else -1
@@ -117,6 +118,6 @@ def _oldest_failed(store: Common, op: ops.Prune, queues: list[str]) -> Plan[tupl
 
 
 def _of_task(store: Common, queue: str, task: str, entries: list[Entry]) -> Plan[list[Entry]]:
-    views, _ = yield from job_views(store, queue, [entry.id for entry in entries])
+    views = yield from job_views(store, queue, [entry.id for entry in entries])
     matching = {view.id for view in views if view.task == task}
     return [entry for entry in entries if entry.id in matching]

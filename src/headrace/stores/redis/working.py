@@ -77,10 +77,11 @@ def _settle_elsewhere(
 def _settle(store: Common, worker: str, outcomes: tuple[ops.Outcome, ...]) -> Plan[list[int]]:
     """One call per group of queues; answers stand in the order of `outcomes`."""
     places: dict[str, tuple[list[int], list[int]]] = {}
+    repeated = len({outcome.id for outcome in outcomes}) < len(outcomes)  # then the first one in order counts
     for place, outcome in enumerate(outcomes):
         if outcome.queue not in places:
             places[outcome.queue] = ([], [])
-        places[outcome.queue][not _is_plain(outcome)].append(place)
+        places[outcome.queue][repeated or not _is_plain(outcome)].append(place)
     codes = [STALE] * len(outcomes)
     for queues in store.groups(tuple(places)):
         order = [place for queue in queues for part in places[queue] for place in part]
