@@ -94,11 +94,14 @@ class Table:
         return self._works.pop((id, token), None)
 
     def snapshot(self) -> tuple[int, tuple[Held, ...]]:
-        """The oldest unanswered claim number, read first, and all claims held."""
+        """The oldest unanswered claim number, read first, and all claims held.
+
+        Of a job that came back while an older claim of it is still being reported, only the newer one: the store
+        answers by id.
+        """
         open_claim = self.open_claim
-        return open_claim, tuple(
-            Held(work.job.id, work.job.queue, work.job.token) for work in list(self._works.values())
-        )
+        held = {work.job.id: Held(work.job.id, work.job.queue, work.job.token) for work in list(self._works.values())}
+        return open_claim, tuple(held.values())
 
     def by_id(self) -> Mapping[str, Work]:
         """The works by job id."""

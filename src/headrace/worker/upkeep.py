@@ -38,11 +38,13 @@ class Upkeep:
             await self._sleep(min(RESCUE_S, self._worker.heartbeat_s))
             if self._worker.heart.clean_beats < CLEAN_BEATS:
                 continue  # a store that was away must not make everybody look dead (3b.4)
-            rescued = await until_answered(
-                lambda: self._worker.driver.arun(Rescue(self._worker.options.queues)),
-                backoff,
-                "rescuing jobs of dead workers",
-            )
+            try:
+                rescued = await self._worker.driver.arun(Rescue(self._worker.options.queues))
+            except Exception as error:  # noqa: BLE001 - logged by pause()
+                # not tried again at once: by the time the store is back, leases of the living may be over (3b.4)
+                await backoff.pause(error, "rescuing jobs of dead workers")
+                continue
+            backoff.reset()
             for orphan in rescued.jobs:
                 logger.warning(
                     "rescued job %s from worker %s",
