@@ -55,7 +55,8 @@ def ended_well(process: "subprocess.Popen[str]", timeout: float = 60) -> None:
         process.stdin.close()
     status = process.wait(timeout)
     errors = Path(f"{process.said}.err").read_text()  # type: ignore[attr-defined]
-    assert status == 0 and not errors, f"status {status}: {errors}"
+    assert not errors, errors
+    assert status == 0
 
 
 def assert_sound(path: Path) -> None:

@@ -213,14 +213,12 @@ def test_a_path_that_cannot_be_written_is_named(ordinary_user: Path, locked: str
 
 def test_a_network_file_system_is_found_by_its_mount() -> None:
     """B133: SQLite's locks do not hold between machines."""
-    mounts = "\n".join(
-        [
-            "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw",
-            "30 22 0:40 / /srv/shared rw - nfs4 server:/export rw",
-            "31 30 8:2 / /srv/shared/local\\040disk rw - xfs /dev/sdb rw",
-            "32 22 0:41 / /srv/sharedness rw - tmpfs tmpfs rw",
-        ]
-    )
+    mounts = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:40 / /srv/shared rw - nfs4 server:/export rw
+31 30 8:2 / /srv/shared/local\\040disk rw - xfs /dev/sdb rw
+32 22 0:41 / /srv/sharedness rw - tmpfs tmpfs rw
+"""
     found = [
         deepest_mount(mounts, Path(path))
         for path in ("/srv", "/srv/shared", "/srv/shared/a/b", "/srv/shared/local disk/x", "/srv/sharedness")

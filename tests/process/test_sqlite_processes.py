@@ -52,13 +52,13 @@ def test_six_processes_share_one_file(start: Start, driver: SQLiteDriver, sqlite
 
 
 def test_kills_break_nothing_and_lose_nothing(start: Start, driver: SQLiteDriver, sqlite_path: Path) -> None:
-    """B133: four processes write and fold the log as often as they can; they are killed at any moment, ten times over."""
+    """B133: four processes write and fold the log as often as they can; ten times over, one is killed."""
     chance = random.Random(133)
     acknowledged: set[str] = set()
     running = []
-    for round in range(10):
+    for turn in range(10):
         while len(running) < 4:
-            running.append(start("churn", sqlite_path, f"c{round}-{len(running)}-{chance.randrange(10**6)}", 20))
+            running.append(start("churn", sqlite_path, f"c{turn}-{len(running)}-{chance.randrange(10**6)}", 20))
         wait_until(lambda: all(len(words(process)) > 50 + chance.randrange(50) for process in running), 60)
         victim = running.pop(chance.randrange(len(running)))
         victim.kill()
@@ -76,7 +76,7 @@ def test_kills_break_nothing_and_lose_nothing(start: Start, driver: SQLiteDriver
 
 @needs_fork
 def test_forked_workers_use_handles_of_their_own(start: Start, driver: SQLiteDriver, sqlite_path: Path) -> None:
-    """B133: open in the parent, fork workers, run 5,000 jobs, kill two of them: the file is sound, all jobs are done."""
+    """B133: open in the parent, fork workers, run 5,000 jobs, kill two: the file is sound, all jobs are done."""
     parent = start("fork_workers", sqlite_path, 4)
     children = [int(child) for child in wait_until(lambda: words(parent) if len(words(parent)) == 4 else [], 30)]
     for part in range(10):

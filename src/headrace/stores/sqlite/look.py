@@ -9,6 +9,12 @@ from headrace.core.states import TERMINAL, State
 from headrace.stores.plan import Plan, Statement
 
 STATE, CANCEL = 3, 14  # where these stand among the fields of a `JobView`
+PAGES = {
+    State.READY: "look.ready",
+    State.SCHEDULED: "look.scheduled",
+    State.RUNNING: "look.running",
+    State.PARKED: "look.parked",
+}
 FIRST_LIVE = (2**62, -1)  # before every (priority, place)
 FIRST_ENDED = (2**62, "")  # after every (finished, id)
 
@@ -37,7 +43,7 @@ def page(op: ops.List, now: int) -> Plan[ops.Page]:
     else:
         priority, place = _live_cursor(op.cursor)
         params = {"priority": priority, "place": place, "now": now}
-        rows = yield Statement(f"look.{op.state.value}", params | filters)
+        rows = yield Statement(PAGES[op.state], params | filters)
         views = [_view(row[:-1]) for row in rows]
         ends = [f"{row[4]}:{row[-1]}" for row in rows]
     more = len(views) > op.limit > 0

@@ -58,7 +58,8 @@ def _replay_some(ids: Iterable[str], now: int, answer: ops.Replayed) -> Plan[Non
             continue
         states[id] = State.READY
         replayed.append(id)
-        rows.append((max(token + 1, now), now, trail.replayed(raw), id))
+        token = max(token + 1, now)
+        rows.append((token, now, now, token, trail.replayed(raw), id))
     if rows:
         yield from _move(rows, replayed)
         answer.replayed.extend(replayed)

@@ -53,7 +53,8 @@ def end_claims(outcomes: Sequence[ops.Outcome], now: int) -> Plan[list[bool]]:
 def _back(place: int, token: int, outcome: ops.Outcome, now: int) -> tuple[Any, ...]:
     """The token rises, so that whoever held the old one can change nothing any more."""
     due = None if outcome.state is State.READY else now + outcome.delay_us
-    return (outcome.state.value, max(token + 1, now), due, outcome.reason, outcome.trail, place)
+    token = max(token + 1, now)
+    return (outcome.state.value, token, due, token, due, outcome.reason, outcome.trail, place)
 
 
 def _end(ending: Sequence[tuple[int, ops.Outcome, State]], now: int) -> Plan[None]:

@@ -17,14 +17,14 @@ select id, state from headrace_jobs where id in (select value from json_each(:id
 select id, state, queue, token, unique_key, trail from headrace_ended where id in (select value from json_each(:ids));
 
 -- name: replay
--- The same job again: id, options and unique key. Bound by position: place, token, now, trail, id.
+-- The same job again: id, options and unique key. Bound by position: place, token, now, now, token, trail, id.
 insert into headrace_jobs (
     place, state, token, base_us, due_us, since_us, trail, held_key,
     id, queue, task, priority, created_us, derived, unique_key, unique_until, unique_us, body
 )
-select ?1, 'ready', ?2, ?3, ?3, ?2, ?4, unique_key,
+select ?, 'ready', ?, ?, ?, ?, ?, unique_key,
     id, queue, task, priority, created_us, derived, unique_key, unique_until, unique_us, body
-from headrace_ended where id = ?5;
+from headrace_ended where id = ?;
 
 -- name: delete_ended
 delete from headrace_ended where id in (select value from json_each(:ids)) returning id;

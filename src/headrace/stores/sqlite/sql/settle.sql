@@ -17,19 +17,20 @@ insert into headrace_ended (
     state, finished_us, keep_until_us, reason, trail,
     id, queue, task, priority, token, created_us, base_us, due_us, derived, unique_key, unique_until, unique_us, body
 )
-select ?1, ?2, ?3, ?4, coalesce(?5, trail),
+select ?, ?, ?, ?, coalesce(?, trail),
     id, queue, task, priority, token, created_us, base_us, due_us, derived, unique_key, unique_until, unique_us, body
-from headrace_jobs where place = ?6;
+from headrace_jobs where place = ?;
 
 -- name: delete
 delete from headrace_jobs where place in (select value from json_each(:places));
 
 -- name: back
--- Waiting again, under a new token. Bound by position: state, token, due (null: unchanged), reason, trail (the same), place.
+-- Waiting again, under a new token. Bound by position: state, token, due, token, due, reason, trail, place, where a due
+-- or trail of null leaves it unchanged.
 update headrace_jobs set
-    state = ?1, token = ?2, due_us = coalesce(?3, due_us), since_us = max(?2, coalesce(?3, due_us)),
-    reason = ?4, trail = coalesce(?5, trail), worker = null, claim = 0, claimed_us = null
-where place = ?6;
+    state = ?, token = ?, due_us = coalesce(?, due_us), since_us = max(?, coalesce(?, due_us)),
+    reason = ?, trail = coalesce(?, trail), worker = null, claim = 0, claimed_us = null
+where place = ?;
 
 -- name: forget_gone
 -- Tombstones go a few at a time with each settle, so that no upkeep has to delete a million at once.
