@@ -79,7 +79,8 @@ class Cast:
         return [self.web, *self.workers]
 
     def enter(self) -> None:
-        """Fill the shelves and start everything."""
+        """Fill the shelves and start everything. Raises StoreError if there is no place for the jobs."""
+        self.store.jobs.queues()
         self.database.create_tables()
         with self.database.writing() as session:
             session.add_all(Item(sku=sku, stock=stock) for sku, stock in self.stock_before.items())

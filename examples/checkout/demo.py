@@ -10,8 +10,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+
+from headrace.errors import StoreError
 
 from .audit import audit
 from .cast import LAST_UNIT, Cast
@@ -23,6 +26,10 @@ from .stage import Figures, Stage
 SKUS = ["espresso-cup", "teapot", "kettle", "coffee-grinder"]
 
 
+class CannotGoOn(Exception):
+    """A process does not run at all."""
+
+
 class Director:
     """One performance. Every scene is a method; `perform` is the script."""
 
@@ -31,7 +38,8 @@ class Director:
         self.per_second = per_second
         self.folder = folder
         self.deaths = 0
-        self.broken = False  # a process cannot run at all, so neither can the play
+        self.broken = False  # see CannotGoOn
+        self.known = (dict.fromkeys(("ready", "running", "scheduled"), 0), 0)
         self.mishaps: list[str] = []
         self.poison = ""
         self.cast = Cast(folder, dict.fromkeys(SKUS, orders) | {LAST_UNIT: 1}, self.process_died)
@@ -42,7 +50,8 @@ class Director:
         try:
             with self.stage:
                 self.cast.enter()
-                self.perform()
+                with suppress(CannotGoOn):
+                    self.perform()
                 evidence = self.cast.evidence(self.poison)
                 self.stage.note("the curtain falls: every process is asked to stop")
                 self.mishaps += self.cast.leave()
@@ -154,9 +163,11 @@ class Director:
         return len(mailed) > self.cast.customers.orders
 
     def until(self, happened: Callable[[], bool], timeout: float) -> bool:
-        """Wait until something has happened; False if it has not within `timeout` seconds, or cannot any more."""
+        """Wait until something has happened; False if it has not within `timeout` seconds."""
         deadline = time.monotonic() + timeout
-        while not (done := happened()) and time.monotonic() < deadline and not self.broken:
+        while not (done := happened()) and time.monotonic() < deadline:
+            if self.broken:
+                raise CannotGoOn
             time.sleep(0.05)
         return done
 
@@ -200,16 +211,22 @@ class Director:
             return
         self.stage.note(f"{name} died ({signal.Signals(-code).name}), another takes its place")
 
+    def jobs(self) -> tuple[dict[str, int], int]:
+        """Unfinished and failed jobs; the last known ones while the store does not answer."""
+        with suppress(StoreError):
+            self.known = self.cast.unfinished(), len(self.cast.failed())
+        return self.known
+
     def figures(self) -> Figures:
         """What the bottom line of the screen shows."""
-        jobs = self.cast.unfinished()
+        jobs, failed = self.jobs()
         return {
             "orders": str(self.cast.customers.orders),
             "mails": str(len(self.cast.mail.mails)),
             "webhooks": str(len(self.cast.merchant.webhooks)),
             "jobs waiting": str(jobs["ready"] + jobs["scheduled"]),
             "running": str(jobs["running"]),
-            "failed": str(len(self.cast.failed())),
+            "failed": str(failed),
             "processes died": str(self.deaths),
         }
 
@@ -229,6 +246,9 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted; every process is stopped", file=sys.stderr)
         return 130
+    except StoreError as error:
+        print(f"the demo cannot go on without its job store: {error}", file=sys.stderr)
+        return 1
     readable = report.write(options.folder)
     print(f"\n{report.table()}\n")
     print(f"{'All claims hold' if report.ok else 'Something is OFF'} after {report.seconds:.0f} s. Report: {readable}")

@@ -136,6 +136,12 @@ def unknown_item(_request: Request, error: Exception) -> JSONResponse:
     return _problem(404, "No such item", str(error))
 
 
+@web.exception_handler(StoreError)
+def store_is_away(_request: Request, error: Exception) -> JSONResponse:
+    """503: an order can wait for the sweep, but nothing else would ever enqueue this job."""
+    return _problem(503, "Try again in a moment", str(error))
+
+
 def _problem(status: int, title: str, detail: str) -> JSONResponse:
     """An RFC 9457 problem: the one format in which this shop says no."""
     content = {"type": "about:blank", "title": title, "status": status, "detail": detail}
