@@ -32,6 +32,8 @@ class Line:
         self._buffer = bytearray(_BUFFER)
         self._socket = address.connect()
         self._plain = not isinstance(self._socket, ssl.SSLSocket)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
         self.midway = False  # a request is out and its answer not read: nobody else may use this line
         if self._plain:
             self._let_kernel_time()
@@ -93,9 +95,7 @@ class Line:
             return False
         if not self._plain:  # TLS has things of its own to say; an error will tell
             return True
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        return not poll.poll(0)
+        return not self._poll.poll(0)
 
     def close(self) -> None:
         """Close the socket. May be called twice."""

@@ -36,6 +36,9 @@ SUFFIXES = (
     "parked",
 )
 
+ONE_SUFFIXES = ("jobs", "ready", "due", "meta", "wake", "short0", "short1", "day0", "day1")
+"""What enqueue_one.lua is handed."""
+
 _ESCAPES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D", ":": "%3A"})
 
 
@@ -45,6 +48,7 @@ class Keys:
     def __init__(self, name: str) -> None:
         self._name = name.translate(_ESCAPES)
         self._of_queue: dict[str, tuple[str, ...]] = {}
+        self._for_one: dict[str, tuple[str, ...]] = {}
         self.queues = f"{{{self._name}}}:queues"
         """A set: the names of all queues. In a slot of its own, so no script of a queue touches it."""
 
@@ -58,6 +62,14 @@ class Keys:
         if known is None:
             tag = self.tag(queue)
             known = self._of_queue[queue] = tuple(f"{tag}:{suffix}" for suffix in SUFFIXES)
+        return known
+
+    def for_one(self, queue: str) -> tuple[str, ...]:
+        """The keys of enqueue_one.lua."""
+        known = self._for_one.get(queue)
+        if known is None:
+            tag = self.tag(queue)
+            known = self._for_one[queue] = tuple(f"{tag}:{suffix}" for suffix in ONE_SUFFIXES)
         return known
 
     def one(self, queue: str, suffix: str) -> str:
@@ -76,11 +88,14 @@ class Keys:
 
 @cache
 def scripts() -> dict[str, str]:
-    """Every script by name: the shared library followed by the script, as they stand in their files."""
+    """Every script by name: the shared library followed by the script, as they stand in their files.
+
+    The one that is sent most often stands alone.
+    """
     texts = {
         file.name.removesuffix(".lua"): file.read_text(encoding="utf-8")
         for file in resources.files(__package__).joinpath("lua").iterdir()
         if file.name.endswith(".lua")
     }
     library = texts.pop("library")
-    return {name: library + text for name, text in texts.items()}
+    return {name: text if name == "enqueue_one" else library + text for name, text in texts.items()}

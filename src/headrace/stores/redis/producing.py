@@ -16,6 +16,8 @@ BYTES = 64 * 1024 * 1024  # most bytes of one step, far below what a server acce
 
 def enqueue(store: Common, op: ops.Enqueue) -> Plan[list[ops.Enqueued]]:
     """Store jobs, all or none per queue and step."""
+    if len(op.jobs) == 1:
+        return (yield from _one(store, op.jobs[0]))
     queues = {job.queue for job in op.jobs}
     yield from store.register(queues)
     if len(queues) == 1 and len(op.jobs) <= BATCH and sum(len(job.body) for job in op.jobs) <= BYTES:
@@ -28,6 +30,16 @@ def enqueue(store: Common, op: ops.Enqueue) -> Plan[list[ops.Enqueued]]:
             for place, answer in zip(part, done, strict=True):
                 answers[place] = answer
     return [answer for answer in answers if answer is not None]
+
+
+def _one(store: Common, job: ops.NewJob) -> Plan[list[ops.Enqueued]]:
+    if job.queue not in store.registered:
+        yield from store.register((job.queue,))
+    if job.unique is None and job.due_us is None and job.delay_us <= 0:
+        args = (store.moment(), job.id, store.packer.record(job))
+        if (yield Call("enqueue_one", store.keys.for_one(job.queue), args)):
+            return [ops.Enqueued("new", job.id)]
+    return (yield from _step(store, (job,)))
 
 
 def _parts(jobs: tuple[ops.NewJob, ...], places: list[int]) -> list[list[int]]:
