@@ -15,8 +15,8 @@ from headrace.errors import StoreMisconfigured
 from headrace.stores.plan import Statement, Step
 
 BUSY_S = 5.0  # how long a transaction waits for the lock; a lease must be at least three times this (3b.15)
-_ATTEMPT_S = 0.02  # SQLite's own waiting gets coarse after this: up to 100 ms between two looks
-_LONGEST_PAUSE_S = 0.02
+_ATTEMPT_S = 0.0  # no waiting inside SQLite, whose looks get rare: up to 100 ms between two
+_LONGEST_PAUSE_S = 0.005
 _immortal: list[object] = []
 
 
@@ -124,7 +124,7 @@ class Connection:
 def patiently(attempt: Callable[[], object], busy_s: float) -> None:
     """Repeat `attempt` while another connection holds the lock, for at most `busy_s` seconds, with jittered pauses."""
     give_up = time.monotonic() + busy_s
-    pause = 0.001
+    pause = 0.0005
     while True:
         try:
             attempt()
