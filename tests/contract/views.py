@@ -16,6 +16,14 @@ def everything(run: Run, ids: Iterable[str], now: int) -> dict[str, Any]:
     return {"jobs": jobs, "lists": lists, "queues": run(ops.Queues()), "workers": workers(run, now)}
 
 
+def in_lists(run: Run, now: int) -> dict[str, Any]:
+    """The same out of listings alone, which takes fewer operations."""
+    found = {state: run(ops.List(state, bodies=True)).jobs for state in State}
+    jobs = {view.id: view for views in found.values() for view in views}
+    lists = {state: sorted(view.id for view in views) for state, views in found.items()}
+    return {"jobs": jobs, "lists": lists, "queues": run(ops.Queues()), "workers": workers(run, now)}
+
+
 def workers(run: Run, now: int) -> dict[str, tuple[int, int]]:
     """The living ones and those that hold something: lease and number of jobs, over all queues."""
     found: dict[str, tuple[int, int]] = {}

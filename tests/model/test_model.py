@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from headrace.core import operations as ops
 from headrace.core import trail
@@ -21,7 +21,7 @@ from headrace.stores.memory import MemoryStore
 from headrace.testing.clock import MICROSECONDS, VirtualClock
 from headrace.testing.conformance.harness import LEASE
 from tests.contract.stores import in_colour, open_driver
-from tests.contract.views import check_whole, everything
+from tests.contract.views import check_whole, in_lists
 
 EXAMPLES = int(os.environ.get("HEADRACE_MODEL_EXAMPLES", "250"))
 
@@ -34,24 +34,35 @@ WORKERS = {"w1": ("q1", "q2"), "w2": ("q2", "q1"), "w3": ("q1",)}
 ids = st.sampled_from(sorted(IDS))
 queues = st.sampled_from(QUEUES)
 workers = st.sampled_from(sorted(WORKERS))
-delays = st.sampled_from((0, 0, -1, 1, MICROSECONDS, 40 * MICROSECONDS))
+delays = st.sampled_from((0, 0, 0, -1, 1, MICROSECONDS, 5 * MICROSECONDS, 5 * MICROSECONDS, 40 * MICROSECONDS))
 keeps = st.sampled_from((0, 0, MICROSECONDS, 100 * MICROSECONDS))
 memories = st.sampled_from((None, None, trail.encode(trail.Trail(attempts=1, errors=1)), b"\x00\xff"))
-states = st.sampled_from([state for state in State if state != State.RUNNING])
-picks = st.integers(0, 30)
-new_jobs = st.builds(
-    lambda id, *parts, **options: ops.NewJob(id, IDS[id], *parts, **options),
-    ids,
-    st.sampled_from(("t1", "t2")),
-    st.binary(max_size=3),
-    priority=st.sampled_from((0, 0, 0, 1, -100, 100)),
-    delay_us=delays,
-    due_us=st.none() | st.integers(-50, 50).map(lambda seconds: VirtualClock()() + seconds * MICROSECONDS),
-    unique=st.none() | st.sampled_from(("k1", "k2", "")),
-    unique_until=st.sampled_from(("end", "start")),
-    unique_us=st.sampled_from((0, MICROSECONDS, 3600 * MICROSECONDS)),
-    derived=st.booleans(),
+states = st.sampled_from(
+    [state for state in State if state != State.RUNNING] + [State.READY, State.SCHEDULED, State.FAILED]
 )
+picks = st.integers(0, 30)
+
+
+def new_jobs_of(ids: st.SearchStrategy[str]) -> st.SearchStrategy[ops.NewJob]:
+    """Jobs under these ids, each in the queue of its id."""
+    return st.builds(
+        lambda id, *parts, **options: ops.NewJob(id, IDS[id], *parts, **options),
+        ids,
+        st.sampled_from(("t1", "t2")),
+        st.binary(max_size=3),
+        priority=st.sampled_from((0, 0, 0, 0, 1, -100, 100)),
+        delay_us=delays,
+        due_us=st.none()
+        | st.none()
+        | st.integers(-50, 50).map(lambda seconds: VirtualClock()() + seconds * MICROSECONDS),
+        unique=st.none() | st.none() | st.sampled_from(("k1", "k2", "")),
+        unique_until=st.sampled_from(("end", "start")),
+        unique_us=st.sampled_from((0, MICROSECONDS, 3600 * MICROSECONDS)),
+        derived=st.booleans(),
+    )
+
+
+new_jobs = new_jobs_of(ids)
 
 
 class Comparison(RuleBasedStateMachine):
@@ -81,19 +92,23 @@ class Comparison(RuleBasedStateMachine):
     @invariant()
     def everything_looks_the_same(self) -> None:
         now = self.clock()
-        seen = everything(self.run, IDS, now)
-        assert seen == everything(self.model, IDS, now)
+        seen = in_lists(self.run, now)
+        assert seen == in_lists(self.model, now)
         check_whole(seen)
 
-    @rule(jobs=st.lists(new_jobs, min_size=1, max_size=4))
+    @initialize(jobs=st.tuples(*(new_jobs_of(st.just(id)) for id in IDS)))
+    def fill(self, jobs: tuple[ops.NewJob, ...]) -> None:
+        self.both(ops.Enqueue(jobs))
+
+    @rule(jobs=st.lists(new_jobs, min_size=1, max_size=9))
     def enqueue(self, jobs: list[ops.NewJob]) -> None:
         self.both(ops.Enqueue(tuple(jobs)))
 
-    @rule(jobs=st.lists(new_jobs, min_size=1, max_size=9))
-    def enqueue_more(self, jobs: list[ops.NewJob]) -> None:
-        self.both(ops.Enqueue(tuple(jobs)))
+    @rule(id=ids)
+    def get(self, id: str) -> None:
+        self.both(ops.Get(id))
 
-    @rule(worker=workers, limit=st.integers(0, 5))
+    @rule(worker=workers, limit=st.sampled_from((0, 1, 2, 3, 10, 10)))
     def claim(self, worker: str, limit: int) -> None:
         self.numbers[worker] += 1
         claimed = self.both(ops.Claim(worker, self.numbers[worker], WORKERS[worker], limit, LEASE))
@@ -107,7 +122,7 @@ class Comparison(RuleBasedStateMachine):
             claimed = self.both(ops.Claim(worker, number, WORKERS[worker], 5, LEASE), _unordered)
             self.claims += [(worker, job) for job in claimed.jobs]
 
-    @rule(settled=st.lists(st.tuples(picks, states, delays, memories, keeps), min_size=1, max_size=4))
+    @rule(settled=st.lists(st.tuples(picks, states, delays, memories, keeps), min_size=1, max_size=8))
     def settle(self, settled: list[tuple[int, State, int, bytes | None, int]]) -> None:
         """Newest claims first, so that most are still held; the older ones are stale."""
         if self.claims:
@@ -140,6 +155,25 @@ class Comparison(RuleBasedStateMachine):
     def rescue(self) -> None:
         self.both(ops.Rescue(QUEUES), lambda rescued: sorted(rescued.jobs, key=lambda orphan: orphan.id))
 
+    @rule(late=st.sampled_from((0, 1)), some=st.lists(ids, max_size=2))
+    def crash(self, late: int, some: list[str]) -> None:
+        """All leases run out, some jobs having been cancelled in time."""
+        for id in some:
+            self.both(ops.Cancel(id))
+        self.clock.advance_us(LEASE + late)
+        self.rescue()
+
+    @rule(state=states, delay_us=delays, keep_us=keeps)
+    def run_all(self, state: State, delay_us: int, keep_us: int) -> None:
+        """One worker takes all that is ready, and everything ends alike."""
+        known = len(self.claims)
+        self.claim("w1", 10)
+        outcomes = [
+            ops.Outcome(job.id, job.queue, job.token, state, max(0, delay_us), None, keep_us, "alike")
+            for _, job in self.claims[known:]
+        ]
+        self.both(ops.Settle("w1", tuple(outcomes)))
+
     @rule(queue=queues, limit=st.sampled_from((1, 1000)))
     def promote(self, queue: str, limit: int) -> None:
         self.both(ops.Promote((queue,), limit))
@@ -170,7 +204,7 @@ class Comparison(RuleBasedStateMachine):
     def list_failed(self, queue: str, task: str | None, limit: int) -> None:
         self.both(ops.List(State.FAILED, queue, task, limit=limit), lambda page: (page.jobs, page.next is None))
 
-    @rule(seconds=st.sampled_from((0.0005, 1, 10, 29, 31, 61, 25 * 3600)))
+    @rule(seconds=st.sampled_from((0.0005, 1, 1, 5, 5, 10, 29, 61, 25 * 3600)))
     def time_passes(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
