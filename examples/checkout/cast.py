@@ -26,7 +26,7 @@ from .world.listener import free_port
 from .world.mail import MailServer
 from .world.merchant import MerchantServer
 
-GRACE = 8.0  # seconds in which every process is to stop by itself
+GRACE = 15.0  # seconds in which every process is to stop by itself
 LAST_UNIT = "last-unit"
 
 

@@ -186,7 +186,7 @@ class Director:
         drill = self.cast.drills / point
         drill.touch()
         self.cast.customers.buy(Purchase.of(SKUS[2]))
-        self.wait_for(f"one has died at {point}", lambda: not drill.exists(), 20)
+        self.wait_for(f"one has died at {point}", lambda: not drill.exists(), 30)
 
     def wait_for(self, what: str, happened: Callable[[], bool], timeout: float) -> bool:
         """Wait, but not for ever: what does not happen is a mishap, and the audit will say so."""
