@@ -50,8 +50,8 @@ class JSONFormatter(logging.Formatter):
             "message": _message(record),
         }
         fields |= {name: value for name, value in extras(record).items() if name not in fields}
-        if record.exc_info:
-            fields["traceback"] = self.formatException(record.exc_info)
+        if traceback := _traceback(self, record):
+            fields["traceback"] = traceback
         if record.stack_info:
             fields["stack"] = record.stack_info
         return msgspec.json.encode(_safe(fields)).decode("utf-8")
@@ -71,8 +71,8 @@ class TextFormatter(logging.Formatter):
             given.pop("job_id", None)
         pairs = "".join(f" {name}={_quoted(value)}" for name, value in given.items())
         line = printable(f"{when(record)} {record.levelname:<7} {record.name}: {message}") + printable(pairs)
-        if record.exc_info:
-            line += "\n" + printable(self.formatException(record.exc_info), lines=True)
+        if traceback := _traceback(self, record):
+            line += "\n" + printable(traceback, lines=True)
         return line
 
 
@@ -85,6 +85,11 @@ def set_up(log_format: LogFormat, *, verbose: bool) -> None:
     root.setLevel(logging.INFO)
     logging.getLogger("headrace").setLevel(logging.DEBUG if verbose else logging.INFO)
     logging.captureWarnings(capture=True)
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """Of an exception, or of a job's error, which is text already."""
+    return formatter.formatException(record.exc_info) if record.exc_info else record.exc_text or ""
 
 
 def _message(record: logging.LogRecord) -> str:

@@ -13,6 +13,7 @@ from headrace.core import settle, trail
 from headrace.core.operations import Outcome
 from headrace.core.states import State
 from headrace.core.verdict import Verdict
+from headrace.worker.report import tell
 from headrace.worker.steps import prepare
 from headrace.worker.table import Work
 from headrace.worker.threads import ThreadCall, ThreadPool
@@ -101,6 +102,7 @@ class Executor:
             await asyncio.wait(tasks, timeout=seconds)
         left = [work for work in works if work.running is not None]
         for work in left:
+            logger.error("job %s does not end: handing it back", work.job.id, extra=work.describe())
             self._end(work, settle.Released(LATE_US))
         return len(left)
 
@@ -113,7 +115,8 @@ class Executor:
     def _fill_slots(self) -> None:
         while self._waiting and self.running < self._options.concurrency:
             work = self._waiting.popleft()
-            ending = prepare(work, self._worker.tasks, self._worker.store_time.now_us())
+            # asked to stop before it began: it does not begin
+            ending = self._interrupted(work) or prepare(work, self._worker.tasks, self._worker.store_time.now_us())
             if ending is not None:
                 self._end(work, ending)
                 continue
@@ -125,7 +128,6 @@ class Executor:
         assert work.trail is not None
         self.running += 1
         self._quiet.clear()
-        work.started_us = self._worker.store_time.now_us()
         work.context = JobContext.of(work.job, work.envelope, work.trail, work.task.name)
         run = self._run_async(work) if work.task.is_async else self._run_in_thread(work)
         work.running = asyncio.get_running_loop().create_task(run)
@@ -153,7 +155,9 @@ class Executor:
 
     async def _outcome_of(self, work: Work, call: Callable[[], Awaitable[Any]]) -> settle.Ending:
         """Await the handler (inside its middleware) and name how it ended. Nothing escapes (B010, B107)."""
-        assert work.started_us is not None
+        if (ending := self._interrupted(work)) is not None:
+            return ending  # between its dispatch and this first step
+        work.started_us = self._worker.store_time.now_us()
         try:
             enter(work.context)
             value = await self._with_middleware(work, call)
@@ -187,23 +191,28 @@ class Executor:
     async def _run_in_thread(self, work: Work) -> None:
         """A synchronous handler. Its thread cannot be interrupted, only waited for (3b.13)."""
         thread: ThreadCall | None = None
+        timed = self._timeout(work) is not None
+
+        def begun() -> None:
+            # its time counts from when a thread is free for it: waiting for one is not running
+            if thread is not None and not thread.stuck and not work.ended:
+                self._set_timer(work)
 
         async def call() -> Any:
             nonlocal thread
             task = work.task
             assert task is not None
-            thread = self._threads.submit(lambda: task.function(**work.kwargs))
+            thread = self._threads.submit(lambda: task.function(**work.kwargs), begun if timed else None)
             returned, value = await asyncio.shield(thread.done)
             if returned:
                 return value
             raise value
 
-        self._set_timer(work)
         try:
             ending = await self._outcome_of(work, call)
         finally:
             self._clear_timer(work)
-        if thread is None or thread.done.done():
+        if thread is None or thread.done.done() or self._threads.take_back(thread):
             self._end(work, ending)
             self._leave_slot()
         else:
@@ -243,12 +252,13 @@ class Executor:
 
     def _set_timer(self, work: Work) -> None:
         seconds = self._timeout(work)
-        if seconds is not None:
+        if seconds is not None and work.timer is None:
             work.timer = asyncio.get_running_loop().call_later(seconds, self._expire, work)
 
     def _expire(self, work: Work) -> None:
         work.interrupt("timeout")
-        if work.interruption == "timeout" and work.running is not None and not work.running.done():
+        if work.running is not None and not work.running.done():
+            # whatever it was asked to stop for
             work.timer = asyncio.get_running_loop().call_later(RECANCEL_S, self._cancel_again, work)
 
     def _cancel_again(self, work: Work) -> None:
@@ -284,22 +294,11 @@ class Executor:
         if work.ended:
             return  # handed back when the worker's grace was over; its handler came to an end after all
         work.ended = True
-        if outcome.state is not State.SUCCEEDED:
-            self._log(work, outcome)
-        elif logger.isEnabledFor(logging.DEBUG):
-            logger.debug("job %s succeeded", work.job.id, extra=work.describe())
+        tell(work, outcome)
         for layer in self._worker.middleware:
             layer.tell(work.context, outcome)
         work.running = None
         self._worker.settler.add(outcome)
-
-    def _log(self, work: Work, outcome: Outcome) -> None:
-        level = logging.ERROR if outcome.state is State.FAILED else logging.WARNING if outcome.reason else logging.INFO
-        if outcome.reason == "released":
-            level = logging.INFO
-        delay = f", due in {outcome.delay_us / 1_000_000:.3g} s" if outcome.state is State.SCHEDULED else ""
-        reason = f" ({outcome.reason})" if outcome.reason else ""
-        logger.log(level, "job %s: %s%s%s", work.job.id, outcome.state.value, reason, delay, extra=work.describe())
 
 
 def _twice(run: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:

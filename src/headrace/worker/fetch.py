@@ -95,8 +95,9 @@ class Fetcher:
         try:
             claimed = await worker.driver.arun(Claim(worker.id, self._number, queues, limit, worker.lease_us))
         except Exception as error:  # noqa: BLE001 - a live process that no longer consumes is worse (B026)
-            await self._backoff.pause(error, "claiming")
-            await worker.heart.beat_until_answered()
+            # neither may hold up a shutdown while the store is away
+            await worker.either(self._backoff.pause(error, "claiming"))
+            await worker.either(worker.heart.beat_until_answered())
             return None
         self._backoff.reset()
         worker.store_time.learn(claimed.now_us)
@@ -117,7 +118,7 @@ class Fetcher:
         self._worker.executor.give_back(suspects)
         self._worker.executor.feed(innocent)
         await self._worker.either(self._worker.executor.quiet())
-        await self._worker.settler.drained()
+        await self._worker.either(self._worker.settler.drained())
 
     def _is_suspect(self, work: Work) -> bool:
         """Crashes so often that the next one may convict it. The policy of an unknown task is the default one."""
@@ -126,11 +127,11 @@ class Fetcher:
 
     async def _run_alone(self, work: Work) -> None:
         """In an otherwise empty worker, so that a crash convicts this job and no bystander (3b.5)."""
-        await self._worker.settler.drained()
+        await self._worker.either(self._worker.settler.drained())
         logger.warning("job %s has crashed before: it runs alone", work.job.id, extra=work.describe())
         self._worker.executor.feed([work])
         await self._worker.either(self._worker.executor.quiet())
-        await self._worker.settler.drained()
+        await self._worker.either(self._worker.settler.drained())
 
     async def _idle(self, claimed: Claimed) -> None:
         if self._worker.options.burst and not self._worker.executor.running:

@@ -79,13 +79,12 @@ class Heart:
             try:
                 beat = self._beat()
                 beaten = self._worker.driver.run(beat)
-            except Exception as error:  # noqa: BLE001 - the thread must not end (B021): the next beat may succeed
-                self._missed(error)
-                wait = min(1.0, wait)
-            else:
                 self._note_lateness()
                 if not self._loop.is_closed():
                     self._loop.call_soon_threadsafe(self._absorb, beat, beaten)
+            except Exception as error:  # noqa: BLE001 - the thread must not end (B021): the next beat may succeed
+                self._missed(error)
+                wait = min(1.0, wait)
 
     def _missed(self, error: Exception) -> None:
         self.clean_beats = 0
@@ -109,13 +108,11 @@ class Heart:
         asked = {held.id: held.token for held in beat.held}
         works = {id: work for id, work in self._worker.table.by_id().items() if work.job.token == asked.get(id)}
         for id in beaten.lost:
-            # one that is being settled at this moment has no handler left to stop
-            if (work := works.get(id)) is not None and work.running is not None:
+            # one that is being settled at this moment has no handler left to stop; one that waits will not start
+            if (work := works.get(id)) is not None and not work.ended and work.interrupt("lost"):
                 logger.warning("lease lost: stopping job %s, which runs elsewhere now", id, extra=work.describe())
-                work.interrupt("lost")
         for id in beaten.cancel:
-            if (work := works.get(id)) is not None and work.running is not None:
+            if (work := works.get(id)) is not None and not work.ended and work.interrupt("cancel"):
                 logger.info("cancelling job %s on request", id, extra=work.describe())
-                work.interrupt("cancel")
         if beaten.released:
             logger.warning("%d jobs of a lost claim reply were given back", beaten.released)

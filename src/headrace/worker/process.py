@@ -53,7 +53,19 @@ async def _serve(make: Callable[[], Worker]) -> tuple[Exit, Leftovers]:
             continue
         # Windows has no add_signal_handler
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(worker.stop))
-    return await worker.run(), worker.leftovers
+    why = await worker.run()
+    if why is Exit.RECYCLE:
+        why = await _last_signals(worker)
+    return why, worker.leftovers
+
+
+async def _last_signals(worker: Worker) -> Exit:
+    """From here on a signal ends the process at once; one that came just before must not be lost in starting anew."""
+    for name in SIGNALS:
+        if (number := getattr(signal, name, None)) is not None:
+            signal.signal(number, signal.SIG_DFL)
+    await asyncio.sleep(0.01)  # the loop hears what was caught before
+    return worker.exit
 
 
 def _start_anew() -> None:

@@ -82,6 +82,7 @@ class Worker:
         self._threaded_heart = threaded_heart
         self._policies: dict[str, settle.Policy] = {}
         self._stop = asyncio.Event()
+        self._told = asyncio.Event()
         self._hurry = asyncio.Event()
         self._exit = Exit.STOPPED
         self._deaf = 0
@@ -124,25 +125,37 @@ class Worker:
             for one in waits:
                 one.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
+        if not waits[0].cancelled():
+            waits[0].result()
 
     # -- start and stop
 
     def stop(self) -> None:
         """Stop claiming, let running jobs finish within grace, hand back the rest. A second call ends the grace.
 
-        From the loop's thread.
+        A worker that drains to be recycled ends instead, within grace from now. From the loop's thread.
         """
-        if self.stopping:
+        if self._told.is_set():
             self._hurry.set()
-        self.stopping = True
-        self._stop.set()
+        self._told.set()
+        self._exit = Exit.STOPPED
+        self._stop_claiming()
 
     def recycle(self, why: str) -> None:
-        """Drain, then end with `Exit.RECYCLE`."""
+        """Drain for as long as that takes, then end with `Exit.RECYCLE`."""
         if not self.stopping:
             logger.info("recycling: %s", why, extra={"worker": self.id})
             self._exit = Exit.RECYCLE
-            self.stop()
+            self._stop_claiming()
+
+    def _stop_claiming(self) -> None:
+        self.stopping = True
+        self._stop.set()
+
+    @property
+    def exit(self) -> Exit:
+        """How it ends, as things stand."""
+        return self._exit
 
     @property
     def leftovers(self) -> Leftovers:
@@ -158,7 +171,7 @@ class Worker:
         self.heart = Heart(self)
         self.fetcher = Fetcher(self, self.driver.wakeup(self.id, self.options.queues))
         upkeep = Upkeep(self)
-        await self.heart.beat_until_answered()
+        await self.either(self.heart.beat_until_answered())
         background = [
             self._keep(part)
             for part in (self.settler.run, upkeep.rescue, upkeep.prune, upkeep.unhoard, Limits(self).watch)
@@ -195,22 +208,24 @@ class Worker:
     async def _drain(self) -> None:
         """Finish within grace; then cancel, and hand back what does not end even so."""
         self.executor.release_waiting()
-        grace = self.options.grace if self._exit is Exit.STOPPED else None
-        if not await self._quiet_within(grace):
+        if not self._told.is_set():
+            await self._quiet_unless(self._told, None)
+        if self._told.is_set() and not await self._quiet_unless(self._hurry, self.options.grace):
             logger.warning("grace is over: handing back %d running jobs", self.executor.running)
-        self._deaf = await self.executor.end_all(min(FLUSH_S, max(1.0, self.options.grace)))
+        patience = 1.0 if self._hurry.is_set() else min(FLUSH_S, max(1.0, self.options.grace))
+        self._deaf = await self.executor.end_all(patience)
         if self._deaf:
             logger.error("%d handlers ignore their cancellation; their jobs are handed back", self._deaf)
 
-    async def _quiet_within(self, grace: float | None) -> bool:
-        """Whether everything ended before grace was over or somebody asked to hurry."""
-        quiet, hurry = asyncio.ensure_future(self.executor.quiet()), asyncio.ensure_future(self._hurry.wait())
+    async def _quiet_unless(self, event: asyncio.Event, seconds: float | None) -> bool:
+        """Whether everything ended before `event` came or `seconds` were over."""
+        quiet, other = asyncio.ensure_future(self.executor.quiet()), asyncio.ensure_future(event.wait())
         try:
-            await asyncio.wait([quiet, hurry], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([quiet, other], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             return quiet.done()
         finally:
             quiet.cancel()
-            hurry.cancel()
+            other.cancel()
 
     async def _within(self, wait: Awaitable[object], seconds: float) -> bool:
         """Whether `wait` ended within `seconds`: every await in a shutdown has a deadline (B108)."""

@@ -74,8 +74,11 @@ STEPS: tuple[Step, ...] = (read_trail, read_envelope, find_task, check_poison, c
 
 def prepare(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
     """Take `work` through all steps; the ending of the first that ends it, else None: it may run."""
-    for step in STEPS:
-        ending = step(work, tasks, now_us)
-        if ending is not None:
-            return ending
+    try:
+        for step in STEPS:
+            ending = step(work, tasks, now_us)
+            if ending is not None:
+                return ending
+    except Exception as error:  # noqa: BLE001 - code of the user's, such as a validator, ends its own job only (B019)
+        return settle.Raised(error)
     return None

@@ -41,24 +41,28 @@ class Work:
         self.context: JobContext | None = None
         self.running: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self.started_us: int | None = None
+        self.started_us: int | None = None  # set by the first step of its run
         self.ended = False  # its outcome has been decided
         self.interruption: Interruption = ""  # why the handler is being cancelled
 
-    def interrupt(self, why: Interruption) -> None:
-        """Ask the handler to stop, once, for the first reason given.
+    def interrupt(self, why: Interruption) -> bool:
+        """Ask the handler to stop, once, for the first reason that can stop it. Whether this is news.
 
         An asynchronous handler is cancelled. A thread cannot be: it may look at `current_job().cancel_requested`,
-        and is waited for unless its time is over.
+        and is waited for unless its time is over. One that has not begun does not begin.
         """
-        if self.interruption:
-            return
+        if self.interruption == why or (self.interruption and self._stops_for(self.interruption)):
+            return False
         self.interruption = why
         if self.context is not None:
             self.context.request_cancel()
-        stoppable = why in ("timeout", "shutdown") or (self.task is not None and self.task.is_async)
-        if self.running is not None and stoppable:
+        # an asyncio task cancelled before its first step would never run, not even to report its end (B108)
+        if self.running is not None and self.started_us is not None and self._stops_for(why):
             self.running.cancel()
+        return True
+
+    def _stops_for(self, why: Interruption) -> bool:
+        return why in ("timeout", "shutdown") or (self.task is not None and self.task.is_async)
 
     def describe(self) -> dict[str, Any]:
         """What every log line about this job carries."""
@@ -104,5 +108,5 @@ class Table:
         return open_claim, tuple(held.values())
 
     def by_id(self) -> Mapping[str, Work]:
-        """The works by job id."""
-        return {work.job.id: work for work in self._works.values()}
+        """The works by job id. From any thread."""
+        return {work.job.id: work for work in list(self._works.values())}

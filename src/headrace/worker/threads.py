@@ -20,12 +20,16 @@ Result = tuple[bool, Any]  # (returned, value) or (raised, exception)
 class ThreadCall:
     """One call on its way through the pool."""
 
-    __slots__ = ("context", "done", "function", "stuck")
+    __slots__ = ("begun", "context", "done", "function", "stuck", "taken")
 
-    def __init__(self, function: Callable[[], Any], done: asyncio.Future[Result]) -> None:
+    def __init__(
+        self, function: Callable[[], Any], done: asyncio.Future[Result], begun: Callable[[], object] | None
+    ) -> None:
         self.function = function
         self.context = contextvars.copy_context()
         self.done = done
+        self.begun = begun  # to be called on the loop once a thread has it
+        self.taken = False  # by a thread, or back
         self.stuck = False
 
 
@@ -44,15 +48,30 @@ class ThreadPool:
         self._busy = 0  # calls under way or queued, stuck ones apart
         self.stuck = 0
 
-    def submit(self, function: Callable[[], Any]) -> ThreadCall:
-        """Run `function` in a thread, in a copy of the current context. From the loop's thread."""
+    def submit(self, function: Callable[[], Any], begun: Callable[[], object] | None = None) -> ThreadCall:
+        """Run `function` in a thread, in a copy of the current context. From the loop's thread.
+
+        `begun` is called on the loop when a thread is free and begins.
+        """
         self._loop = asyncio.get_running_loop()
-        call = ThreadCall(function, self._loop.create_future())
+        call = ThreadCall(function, self._loop.create_future(), begun)
         self._busy += 1
         if self._busy > self._threads - self.stuck and self._threads - self.stuck < self._size:
             self._spawn()
         self._calls.put(call)
         return call
+
+    def take_back(self, call: ThreadCall) -> bool:
+        """See to it that `call` never begins; False when it has."""
+        if not self._take(call):
+            return False
+        self._busy -= 1
+        return True
+
+    def _take(self, call: ThreadCall) -> bool:
+        with self._lock:
+            free, call.taken = not call.taken, True
+        return free
 
     def abandon(self, call: ThreadCall) -> None:
         """Count the thread of `call` as stuck and open its slot to others."""
@@ -74,7 +93,11 @@ class ThreadPool:
 
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
+            if not self._take(call):
+                continue
             try:
+                if call.begun is not None and self._loop is not None:
+                    self._loop.call_soon_threadsafe(call.begun)
                 result: Result = (True, call.context.run(call.function))
             except BaseException as error:  # noqa: BLE001 - also SystemExit ends the attempt only, never the thread (B010)
                 result = (False, error)

@@ -56,11 +56,13 @@ class Upkeep:
     async def prune(self) -> None:
         """Until cancelled."""
         backoff = Backoff(self._worker.rng)
+        prune = Prune(FAILED_AGE_US, FAILED_MOST)
+        pruned = 0
         while True:
-            await self._sleep(PRUNE_S)
-            await until_answered(
-                lambda: self._worker.driver.arun(Prune(FAILED_AGE_US, FAILED_MOST)), backoff, "pruning"
-            )
+            # on while there is more: failures that come faster than one step a minute must not fill the store (B025)
+            if pruned < prune.limit:
+                await self._sleep(PRUNE_S)
+            pruned = await until_answered(lambda: self._worker.driver.arun(prune), backoff, "pruning")
 
     async def unhoard(self) -> None:
         """Give back jobs that were claimed ahead and found no slot: another worker may be free. Until cancelled."""

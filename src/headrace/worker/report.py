@@ -1,0 +1,47 @@
+"""What the log says about the end of a claim."""
+
+from __future__ import annotations
+
+import logging
+
+from headrace.core import trail
+from headrace.core.operations import Outcome
+from headrace.core.states import State
+from headrace.worker.table import Work
+
+logger = logging.getLogger("headrace.worker")
+
+
+def tell(work: Work, outcome: Outcome) -> None:
+    """One line per outcome: quiet about success, with the error's message otherwise, and the traceback of a failure."""
+    if outcome.state is State.SUCCEEDED:
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("job %s succeeded", work.job.id, extra=work.describe())
+        return
+    level = _level(outcome)
+    if not logger.isEnabledFor(level):
+        return
+    reason = f" ({outcome.reason})" if outcome.reason else ""
+    delay = f", due in {outcome.delay_us / 1_000_000:.3g} s" if outcome.state is State.SCHEDULED else ""
+    message, traceback = _what_went_wrong(work, outcome)
+    text = "job %s: %s%s%s%s"
+    arguments = (work.job.id, outcome.state.value, reason, delay, f": {message}" if message else "")
+    record = logger.makeRecord(logger.name, level, __file__, 0, text, arguments, None, "tell", work.describe())
+    # the exception itself is gone, and its frames with it (B114); every formatter puts this text below the line
+    record.exc_text = (traceback.rstrip("\n") or None) if outcome.state is State.FAILED else None
+    logger.handle(record)
+
+
+def _level(outcome: Outcome) -> int:
+    if outcome.state is State.FAILED:
+        return logging.ERROR
+    return logging.INFO if outcome.reason in {"", "released"} else logging.WARNING
+
+
+def _what_went_wrong(work: Work, outcome: Outcome) -> tuple[str, str]:
+    """Message and traceback of the last entry of the history, if this claim has added it."""
+    history = trail.decode(outcome.trail).history
+    before = work.trail.history if work.trail is not None else ()
+    if not history or history == before:
+        return "", ""
+    return history[-1].message, history[-1].traceback
