@@ -88,7 +88,7 @@ class Network:
 
     def down(self, at_s: float) -> bool:
         """Whether the store cannot be reached at that time."""
-        return any(start <= at_s < end for start, end in self.outages)
+        return at_s < self._until_s and any(start <= at_s < end for start, end in self.outages)
 
     async def send(self, driver: Driver, sender: str, operation: ops.Operation[R]) -> R:
         """Carry `operation` to the store and its answer back, or not.
@@ -157,14 +157,15 @@ class Network:
         error_s = random() * rates.error_s
         if self.down(self._loop.time()):
             return Delivery("outage", (), error_s, answered=False)
+        fates: tuple[tuple[float, Callable[[], Delivery]], ...] = (
+            (rates.drop, lambda: Delivery("drop", (), error_s, answered=False)),
+            (rates.lose, lambda: Delivery("lose", (there,), there + error_s, answered=False)),
+            (rates.late, lambda: Delivery("late", (error_s + self._pause(),), error_s, answered=False)),
+            (rates.twice, lambda: self._twice(there)),
+            (rates.stall, lambda: self._stall(there)),
+        )
         fate = random()
-        for name, rate, make in (
-            ("drop", rates.drop, lambda: Delivery("drop", (), error_s, answered=False)),
-            ("lose", rates.lose, lambda: Delivery("lose", (there,), there + error_s, answered=False)),
-            ("late", rates.late, lambda: Delivery("late", (error_s + self._pause(),), error_s, answered=False)),
-            ("twice", rates.twice, lambda: self._twice(there)),
-            ("stall", rates.stall, lambda: self._stall(there)),
-        ):
+        for rate, make in fates:
             if fate < rate:
                 return make()
             fate -= rate

@@ -5,7 +5,7 @@ It knows no store and asks none: what it expects follows from the operations and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,7 +15,8 @@ from headrace.core import trail
 from headrace.core.retry import Retry
 from headrace.core.states import LIVE, TERMINAL, State
 from headrace.core.trail import Trail
-from headrace.testing.runs import Run, Runs
+from headrace.testing.judging import COSTLESS, counts_of, unlike_its_run, wrong_counts
+from headrace.testing.runs import Runs
 
 EMPTY = Trail()
 
@@ -164,7 +165,7 @@ class Ledger:
             self.broken("due", job.id, f"was claimed {(entry.due_us - now) / 1e6:.3f} s before it was due")
         if job.body != entry.new.body or job.queue != entry.new.queue or job.queue not in op.queues:
             self.broken("nothing from nowhere", job.id, "came back with another body or from another queue")
-        if _counts(trail.decode(job.trail)) != _counts(entry.counts):
+        if counts_of(trail.decode(job.trail)) != counts_of(entry.counts):
             self.broken("counts", job.id, f"came with {trail.decode(job.trail)}, not {entry.counts}")
 
     def _seen(self, worker: str, until: int) -> None:
@@ -175,8 +176,12 @@ class Ledger:
             entry = self.jobs.get(outcome.id)
             valid = entry is not None and entry.state is State.RUNNING and entry.token == outcome.token
             if taken and not valid:
-                self.broken("stale token", outcome.id, f"{op.worker} settled it with token {outcome.token}, held by "
-                            f"{entry.worker or 'nobody' if entry else 'nobody'}")
+                self.broken(
+                    "stale token",
+                    outcome.id,
+                    f"{op.worker} settled it with token {outcome.token}, held by "
+                    f"{entry.worker or 'nobody' if entry else 'nobody'}",
+                )
             elif valid and not taken:
                 self.broken("live lease", outcome.id, f"{op.worker} holds it and was refused")
             if taken and entry is not None:
@@ -187,12 +192,14 @@ class Ledger:
         before, after = entry.counts, self._after(outcome, entry)
         run = self._runs.of(outcome.id, outcome.token)
         problem = (
-            _wrong_counts(before, after, outcome)
-            or _unlike_its_run(before, after, outcome, run, cancel=entry.cancel)
+            wrong_counts(before, after, outcome)
+            or unlike_its_run(before, after, outcome, run, cancel=entry.cancel)
             or self._beyond_policy(after, outcome, entry)
         )
         if problem:
-            self.broken("outcome", outcome.id, f"{worker} settled it as {outcome.state.value} ({outcome.reason}): {problem}")
+            self.broken(
+                "outcome", outcome.id, f"{worker} settled it as {outcome.state.value} ({outcome.reason}): {problem}"
+            )
 
     def _after(self, outcome: ops.Outcome, entry: Entry) -> Trail:
         return entry.counts if outcome.trail is None else trail.decode(outcome.trail)
@@ -203,8 +210,9 @@ class Ledger:
             ("attempts", after.attempts, retry.max_attempts),
             ("errors", after.errors, retry.max_errors),
         ):
-            if most is not None and (count > most or (count == most and outcome.state is State.SCHEDULED
-                                                      and outcome.reason not in ("snoozed", "released", "unknown task"))):
+            if most is not None and (
+                count > most or (count == most and outcome.state is State.SCHEDULED and outcome.reason not in COSTLESS)
+            ):
                 return f"{count} {name} of {most}"
         if outcome.state is State.FAILED and outcome.reason == "crashed":
             return self._wrongly_convicted(after, retry, entry)
@@ -244,6 +252,9 @@ class Ledger:
         ]
         if len(forgotten) != answer.released:
             self.broken("lost claim reply", "", f"{op.worker}: {answer.released} released, not {len(forgotten)}")
+        for entry in forgotten:
+            if self._runs.of(entry.new.id, entry.token) is not None:
+                self.broken("lost claim reply", entry.new.id, f"was given back for {op.worker}, which runs it")
         self._release(forgotten, now)
 
     def _has(self, worker: str, held: ops.Held) -> bool:
@@ -280,7 +291,9 @@ class Ledger:
     def _check_rescue(self, orphan: ops.Orphan, entry: Entry, held: int, now: int) -> None:
         left = self.leases.get(orphan.worker, 0) - now
         if orphan.worker != entry.worker or left > 0:
-            self.broken("rescue", orphan.id, f"was taken from {orphan.worker}, whose lease lives {left / 1e6:.3f} s more")
+            self.broken(
+                "rescue", orphan.id, f"was taken from {orphan.worker}, whose lease lives {left / 1e6:.3f} s more"
+            )
         elif not self._gone_dark(orphan.worker):
             self.broken("rescue", orphan.id, f"was taken from {orphan.worker}, which lives: an outage is no crash")
         if orphan.alone != (held == 1):
@@ -317,52 +330,3 @@ class Ledger:
             entry.counts = Trail(replays=entry.counts.replays + 1)
             entry.state, entry.due_us, entry.reason = State.READY, now, ""
             entry.holds_key = entry.new.unique is not None
-
-
-def _counts(counts: Trail) -> tuple[int, ...]:
-    return (counts.attempts, counts.errors, counts.crashes, counts.releases, counts.snoozes, counts.replays)
-
-
-_MAY_GROW = ("attempts", "errors", "crashes", "releases", "snoozes", "replays")
-_COSTLESS = {"released": {"releases"}, "snoozed": {"snoozes"}, "unknown task": set(), "expired": set()}
-
-
-def _wrong_counts(before: Trail, after: Trail, outcome: ops.Outcome) -> str:
-    """A deploy, a snooze or an unknown task costs no attempt; a crash is never counted by a worker."""
-    grown = dict(_growth(before, after))
-    if any(step not in (0, 1) for step in grown.values()):
-        return f"counts moved by {grown}"
-    moved = {name for name, step in grown.items() if step}
-    if outcome.state in (State.SCHEDULED, State.READY):
-        allowed = _COSTLESS.get(outcome.reason, {"attempts", "errors"})
-        if moved != allowed and outcome.reason in _COSTLESS:
-            return f"it moved {sorted(moved)}"
-    if moved & {"crashes", "replays"}:
-        return f"it moved {sorted(moved)}"
-    return "errors beyond attempts" if after.errors > after.attempts else ""
-
-
-def _growth(before: Trail, after: Trail) -> Iterator[tuple[str, int]]:
-    for name in _MAY_GROW:
-        yield name, getattr(after, name) - getattr(before, name)
-
-
-def _unlike_its_run(before: Trail, after: Trail, outcome: ops.Outcome, run: Run | None, *, cancel: bool) -> str:
-    """An attempt is used up only by a run that ended by itself or overran its time; success needs a run that returned."""
-    ended = run.ended if run is not None else "never started"
-    if outcome.state is State.SUCCEEDED and ended != "returned":
-        return f"its run {ended}"
-    if outcome.state is State.CANCELLED and outcome.reason == "cancelled" and not cancel and ended != "Cancel":
-        return "nobody had asked for it"
-    if outcome.reason == "released" and run is not None and outcome.state is State.READY:
-        if run.ended != "interrupted":
-            return f"its run {run.ended or 'goes on'}"
-        if not run.may_be_interrupted:
-            return f"its run was interrupted while {run.worker} held it and was not stopping"
-    if after.attempts == before.attempts:
-        return ""
-    if run is None or run.ended == "":
-        return f"it used up an attempt, and its run {ended or 'goes on'}"
-    if outcome.reason == "timeout" and not run.overran:
-        return f"it timed out after {run.lasted_s:.3f} s"
-    return "it used up an attempt, and its run was interrupted" if ended == "interrupted" and not run.overran else ""

@@ -11,13 +11,15 @@ import contextvars
 import math
 import selectors
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor
 from contextvars import Context, ContextVar
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar, TypeVarTuple
 
 from headrace.testing.clock import MICROSECONDS, VirtualClock
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _MANY_TASKS = 500  # finished tasks of a group are forgotten when it has that many
 
@@ -146,7 +148,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.clock.monotonic()
 
     def call_soon(
-        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """As ever, but a group's callback is held back while it is frozen, and when it is dead."""
         context = contextvars.copy_context() if context is None else context
@@ -158,7 +160,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return call.handle
 
     def call_at(
-        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As ever, with the same reservation."""
         context = contextvars.copy_context() if context is None else context
@@ -171,14 +173,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return handle
 
     def call_soon_threadsafe(
-        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Only from the loop's own thread: others would make the order a matter of chance."""
         if threading.get_ident() != self._home:
             raise RuntimeError("another thread has called into a virtual loop: its order would be a matter of chance")
         return self.call_soon(callback, *args, context=context)
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Refused, as there are no threads."""
         raise RuntimeError(f"a virtual loop has no threads: {func!r} cannot run in one")
 
@@ -192,9 +194,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def _make_task(
-    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
-) -> asyncio.Task[Any]:
-    task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **options)
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T] | Generator[Any, None, T], /, **options: Any
+) -> asyncio.Future[T]:
+    task: asyncio.Task[T] = asyncio.Task(coroutine, loop=loop, **options)
     context: Context | None = options.get("context")
     group = context.get(_GROUP) if context is not None else _GROUP.get()
     if group is not None:

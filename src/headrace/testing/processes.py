@@ -26,7 +26,7 @@ class SimulatedApp(Headrace):
     """An app of one simulated process: its own driver, ids that can be read, chance by the seed, virtual time."""
 
     def __init__(
-        self, driver: Driver, clock: VirtualClock, rng: Random, name: str, issued: set[str], scenario: Scenario
+        self, driver: Driver, clock: VirtualClock, rng: Random, *, name: str, issued: set[str], scenario: Scenario
     ) -> None:
         super().__init__("memory://", lease=scenario.lease_s, heartbeat=scenario.heartbeat_s)
         self.driver = driver
@@ -49,7 +49,7 @@ class SimulatedClock(SystemClock):
 
     def __init__(self, clock: VirtualClock) -> None:
         self.monotonic = clock.monotonic  # type: ignore[method-assign]
-        self.unix_us = clock  # type: ignore[method-assign,assignment]
+        self.unix_us = clock  # type: ignore[method-assign]
 
     def sleep(self, seconds: float) -> None:
         """Refused: it would block all processes at once."""
@@ -64,6 +64,7 @@ class Life:
         self.version = version
         self.group = Group(self.id)
         self.ended = False
+        self.ended_s = float("inf")
         self.thawed_s = float("-inf")
         self.worker: Worker | None = None
         self._simulation = simulation
@@ -111,6 +112,7 @@ class Life:
 
     def _end(self) -> None:
         self.ended = True
+        self.ended_s = self._simulation.loop.time()
         self._machine.fell(self)
 
     # -- what handlers see
@@ -193,10 +195,14 @@ class Machine:
 
     def stop(self) -> None:
         """As SIGTERM."""
-        worker = self.life.worker
-        if not self.life.ended and worker is not None:
-            self._simulation.note(self.life.id, "told to stop")
-            worker.stop()
+        life = self.life
+        if life.ended:
+            return
+        self._simulation.note(life.id, "told to stop")
+        if life.worker is None:
+            life.die("ended before it began")
+        else:
+            life.worker.stop()
 
     def mend(self, version: int) -> None:
         """No more faults: thaw what is frozen, and bring the code of `version`."""
@@ -204,4 +210,3 @@ class Machine:
         if self._version != version:
             self._version = version
             self.stop()
-

@@ -76,7 +76,7 @@ class Runs:
 
 
 class Witness(Middleware):
-    """Tells `Runs` of each run of one worker. `excused(job, token)`: whether the worker may interrupt it at this moment."""
+    """Tells `Runs` of each run of one worker. `excused(job, token)`: whether it may be interrupted at this moment."""
 
     def __init__(
         self,
@@ -102,8 +102,6 @@ class Witness(Middleware):
         ended = "interrupted"
         try:
             value = await run()
-            ended = type(value).__name__ if isinstance(value, Verdict) else "returned"
-            return value
         except Verdict as verdict:
             ended = type(verdict).__name__
             raise
@@ -112,6 +110,9 @@ class Witness(Middleware):
         except BaseException:
             ended = "raised"
             raise
+        else:
+            ended = type(value).__name__ if isinstance(value, Verdict) else "returned"
+            return value
         finally:
             entry.ended_s = now()
             if job.cancel_requested and ended == "raised":

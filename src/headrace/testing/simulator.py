@@ -89,6 +89,7 @@ class Simulation:
         self.producer = self._make_producer()
         self.over = False
         self.steps: dict[str, int] = {}  # runs of each job that came to their own end
+        self._overdue: set[str] = set()
         self._outside = contextvars.copy_context()
 
     def rng(self, name: str) -> Random:
@@ -98,7 +99,7 @@ class Simulation:
     def app(self, name: str) -> SimulatedApp:
         """An app of a simulated process."""
         driver = FaultyDriver(self.store, self.network, name)
-        return SimulatedApp(driver, self.clock, self.rng(name), name, self.issued, self.scenario)
+        return SimulatedApp(driver, self.clock, self.rng(name), name=name, issued=self.issued, scenario=self.scenario)
 
     def note(self, who: str, text: str) -> None:
         """Write a line into the trace."""
@@ -156,18 +157,32 @@ class Simulation:
         give_up = self.loop.time() + self.scenario.patience_s
         while (self.ledger.live() or not producing.done()) and self.loop.time() < give_up:
             await asyncio.sleep(1)
+            self._check_rescues()
             if len(self.ledger.violations) >= ENOUGH:
                 break
         await self._stop_all()
+
+    def _check_rescues(self) -> None:
+        """A dead worker's job runs again within one lease and a poll, and one lease more after a cold start."""
+        scenario = self.scenario
+        if scenario.max_jobs is not None:
+            return  # processes that live for less than two heartbeats rescue nobody
+        bound_s = 2 * scenario.lease_s + 3 * scenario.heartbeat_s + scenario.grace_s
+        for entry in self.ledger.live():
+            life = self.lives.get(entry.worker)
+            if life is None or not life.ended or self.loop.time() < max(life.ended_s, scenario.chaos_s) + bound_s:
+                continue
+            if entry.new.id not in self._overdue:
+                self._overdue.add(entry.new.id)
+                self.ledger.broken("rescue", entry.new.id, f"{life.id} is dead since {life.ended_s:.3f} s and holds it")
 
     async def _stop_all(self) -> None:
         self.note("-", "all workers stop")
         self.over = True
         for machine in self.machines:
             machine.stop()
-        give_up = self.loop.time() + 60
-        while self.loop.time() < give_up and not all(machine.ended for machine in self.machines):
-            await asyncio.sleep(1)
+        # every await of a shutdown has a deadline: grace, and four of five seconds (B108)
+        await asyncio.sleep(self.scenario.grace_s + 25)
         for machine in self.machines:
             if not machine.ended:
                 self.ledger.broken("stops", "", f"{machine.life.id} is told to stop and does not end")

@@ -22,7 +22,8 @@ QUEUES = ("high", "default", "low")
 TIMEOUT_S = 6.0
 LATEST = 2  # the version of the code that every worker runs in the end
 NEVER = 3  # a version that only producers know
-UNREADABLE = (b"\xff\xfe", b"[1, 2]", b'{"v": 99, "task": "plain"}', b"", b"[" * 5_000, b'{"task": "plain", "args": 7}')
+UNREADABLE = (b"\xff\xfe", b"[1, 2]", b"", b"[" * 5_000, b'{"task": "plain", "args": 7}')
+TOO_NEW = b'{"v": 99, "task": "plain", "args": {}}'
 
 
 class Stage(Protocol):
@@ -110,9 +111,9 @@ async def _die(stage: Stage, job: str) -> None:
     await asyncio.get_running_loop().create_future()  # nothing follows
 
 
-def _raise(error: BaseException) -> Callable[[], Any]:
+def _raising(make: Callable[[], BaseException]) -> Callable[[], Any]:
     def throw() -> Any:
-        raise error.with_traceback(None)
+        raise make()
 
     return throw
 
@@ -147,11 +148,11 @@ async def _grumpy() -> None:
 _LONG = {"hang": _hang, "deaf": _deaf, "grumpy": _grumpy}
 _SHORT: dict[str, Callable[[], Any]] = {
     "ok": lambda: None,
-    "error": lambda: _raise(ValueError("as written"))(),
-    "busy": lambda: _raise(BusyError("later"))(),
-    "exit": lambda: _raise(SystemExit(3))(),
+    "error": _raising(lambda: ValueError("as written")),
+    "busy": _raising(lambda: BusyError("later")),
+    "exit": _raising(lambda: SystemExit(3)),
     "retry": lambda: RetryIn(1.5),
-    "retry raised": lambda: _raise(RetryIn(0.5))(),
+    "retry raised": _raising(lambda: RetryIn(0.5)),
     "snooze": lambda: Snooze(2),
     "fail": lambda: Fail("as written"),
     "cancel": lambda: Cancel("as written"),
@@ -194,6 +195,7 @@ class Producer:
         self._jobs = jobs
         self._within_s = within_s
         self._deadly = deadly
+        self._ghosts = ghosts
         self._tasks = define(app, stage, NEVER if ghosts else LATEST)
         self.placed = Placed()
 
@@ -254,7 +256,7 @@ class Producer:
 
     async def _place_unreadable(self) -> None:
         id = self._app.new_id()
-        body = self._rng.choice(UNREADABLE)
+        body = self._rng.choice((*UNREADABLE, TOO_NEW) if self._ghosts else UNREADABLE)
         self.placed.unreadable[id] = body
         await self._app.driver.arun(Enqueue((NewJob(id, "default", "plain", body),)))
         self.placed.acknowledged[id] = ["unreadable"]
