@@ -42,11 +42,9 @@ def error_of(text: str) -> StoreError:
     return StoreError(f"the server refused: {text}")
 
 
-def checked(reply: Any) -> Any:
-    """The reply, or the error that it is."""
-    if isinstance(reply, hiredis.ReplyError):
-        raise error_of(str(reply))
-    return reply
+def error_in(reply: Any) -> StoreError | None:
+    """The error that a reply is."""
+    return error_of(str(reply)) if isinstance(reply, hiredis.ReplyError) else None
 
 
 class Scripts:

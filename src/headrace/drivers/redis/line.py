@@ -13,7 +13,7 @@ from typing import Any
 import hiredis
 
 from headrace.drivers.redis.address import Address
-from headrace.drivers.redis.exchange import Command, NoScript, Scripts, checked
+from headrace.drivers.redis.exchange import Command, NoScript, Scripts, error_in
 from headrace.errors import StoreUnavailable
 from headrace.stores.plan import Step
 
@@ -75,8 +75,12 @@ class Line:
             raise self._no_answer(error) from error
         except (OSError, EOFError, hiredis.ProtocolError) as error:
             raise StoreUnavailable(f"the connection to {self._address} was lost: {error}") from error
-        self.midway = False
-        return checked(reply)
+        refusal = error_in(reply)
+        # A server that was demoted, or is loading, says so: the next caller had better look for another one.
+        self.midway = isinstance(refusal, StoreUnavailable)
+        if refusal is not None:
+            raise refusal
+        return reply
 
     def _no_answer(self, error: OSError) -> StoreUnavailable:
         return StoreUnavailable(f"no answer from {self._address} within {self._address.socket_timeout:g} s")

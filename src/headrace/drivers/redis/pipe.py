@@ -9,7 +9,7 @@ from typing import Any, cast
 import hiredis
 
 from headrace.drivers.redis.address import Address
-from headrace.drivers.redis.exchange import Command, NoScript, Scripts, error_of
+from headrace.drivers.redis.exchange import Command, NoScript, Scripts, error_in
 from headrace.errors import StoreUnavailable
 from headrace.stores.plan import Step
 
@@ -118,10 +118,14 @@ class Pipe(asyncio.Protocol):
                 future, _ = self._waiting.popleft()
                 if future.done():  # its caller is gone: the answer is read and dropped, the next ones keep their order
                     continue
-                if isinstance(reply, hiredis.ReplyError):
-                    future.set_exception(error_of(str(reply)))
-                else:
+                refusal = error_in(reply)
+                if refusal is None:
                     future.set_result(reply)
+                    continue
+                future.set_exception(refusal)
+                if isinstance(refusal, StoreUnavailable):  # it was demoted, or is loading: look for another one
+                    self._lose(refusal)
+                    return
         except (hiredis.ProtocolError, IndexError) as error:
             self._lose(StoreUnavailable(f"{self._address} does not speak as Redis does: {error}"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.errors import StoreFull
 from headrace.stores.contract import Now
 from headrace.stores.plan import Call, Plan
 from headrace.stores.redis.keys import Keys
@@ -39,6 +40,13 @@ class Common:
         if fresh:
             yield Call("SADD", (self.keys.queues,), tuple(sorted(fresh)))
             self.registered |= fresh
+
+    def announce(self, queues: Iterable[str]) -> Plan[None]:
+        """The same for workers: a server that is full may refuse, but whoever enqueued has registered it (B036)."""
+        try:
+            yield from self.register(queues)
+        except StoreFull:
+            return
 
     def known_queues(self, hint: str | None = None) -> Plan[list[str]]:
         """The queue of the hint, else all that were ever registered, sorted."""

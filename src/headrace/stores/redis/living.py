@@ -28,8 +28,8 @@ def beat(store: Common, op: ops.Beat) -> Plan[ops.Beaten]:
             lost |= {id.decode() for id in gone}
             cancel |= {id.decode() for id in asked}
             released += yield from _release_unknown(store, op.worker, queue, unknown)
-    if op.queues:  # again and again: it heals what a flush of the server took (B037)
-        yield Call("SADD", (store.keys.queues,), tuple(sorted(set(op.queues))))
+    store.registered.difference_update(op.queues)  # once more with each beat: it heals a flush of the server (B037)
+    yield from store.announce(op.queues)
     return ops.Beaten(
         now,
         [held.id for held in op.held if held.id in lost],

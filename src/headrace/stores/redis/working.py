@@ -18,7 +18,7 @@ DONE, STALE, ELSEWHERE = 1, 0, 2
 
 def claim(store: Common, op: ops.Claim) -> Plan[ops.Claimed]:
     """Take jobs, queue by queue."""
-    yield from store.register(op.queues)
+    yield from store.announce(op.queues)
     jobs: list[ops.ClaimedJob] = []
     now, more, dues = 0, False, []
     for queues in store.groups(op.queues):
