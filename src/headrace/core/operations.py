@@ -245,7 +245,11 @@ class Leave(msgspec.Struct, Operation[int], frozen=True):
 
 
 class Rescue(msgspec.Struct, Operation[Rescued], frozen=True):
-    """Give back the jobs of workers whose lease is over or missing, each with one crash more."""
+    """Give back the jobs of workers whose lease is over or missing, each with one crash more.
+
+    A worker that is found dead in these queues is rescued whole, whatever other queues it served and whatever the
+    limit: a job that is rescued after the others would look as if its worker had held nothing else.
+    """
 
     queues: tuple[str, ...]
     limit: int = 1000

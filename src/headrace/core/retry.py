@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias, Union, cast
+from typing import Any, TypeAlias, Union, cast
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -17,7 +17,8 @@ EXPONENTIAL = Exponential()
 Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 Ruling: TypeAlias = Backoff | Fail | Cancel | Snooze
 Rule: TypeAlias = Union[Ruling, type[Fail], type[Cancel], "Retry"]
-Rules: TypeAlias = Mapping[Errors, Rule] | Iterable[tuple[Errors, Rule]]
+# a mapping's key type is invariant: Mapping[Errors, ...] would refuse {ValueError: Fail}
+Rules: TypeAlias = Mapping[Any, Rule] | Iterable[tuple[Errors, Rule]]
 
 
 class Retry(msgspec.Struct, frozen=True):
