@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from headrace import Headrace, Job, Task, current_job
+from headrace import Fail, Fixed, Headrace, Job, Retry, Task, current_job
 
 app = Headrace("memory://")
 
@@ -32,6 +32,7 @@ async def caller() -> None:
     print(number)
 
 
+by_kind = Retry(on={ValueError: Fail, (OSError, KeyError): Fixed(1)})
 total: int = add(1, 2)
 job: Job = add.enqueue(1)
 add.using(priority=5).enqueue(1, right=3)
