@@ -1,13 +1,16 @@
 """Short ways to put jobs into a Redis store and to work them off, in both colours."""
 
 import itertools
+import socket
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from headrace.core import operations as ops
 from headrace.core.states import State
 from headrace.drivers.redis import RedisDriver
+from headrace.errors import StoreUnavailable
 from headrace.stores.redis import RedisStore
+from tests.waiting import await_until
 
 LEASE = 30_000_000
 _numbers = itertools.count(1_000)  # above those that a test gives by itself
@@ -50,9 +53,6 @@ def drain(run: Run, *, limit: int = 100, worker: str = "w", queues: tuple[str, .
 
 async def repeat(arun: Callable[[Any], Awaitable[Any]], operation: Any, attempts: int = 200) -> Any:
     """Until the store answers: every operation may be repeated."""
-    from headrace.errors import StoreUnavailable
-    from tests.waiting import await_until
-
     answers: list[Any] = []
 
     async def answered() -> bool:
@@ -64,3 +64,22 @@ async def repeat(arun: Callable[[Any], Awaitable[Any]], operation: Any, attempts
 
     await await_until(answered, timeout=20, what="an answer")
     return answers[0]
+
+
+def ask(port: int, request: bytes) -> str:
+    """The raw answer to an inline command."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(request)
+        return connection.recv(65536).decode()
+
+
+def twice(driver: RedisDriver) -> Callable[[Any], Any]:
+    """`run` of the driver, repeated once: the first attempt may meet a connection that was cut."""
+
+    def run(operation: Any) -> Any:
+        try:
+            return driver.run(operation)
+        except StoreUnavailable:
+            return driver.run(operation)
+
+    return run

@@ -9,13 +9,13 @@ import pytest
 from headrace.core import operations as ops
 from headrace.core.states import State
 from headrace.drivers.redis import RedisDriver
-from headrace.errors import StoreFull, StoreMisconfigured
+from headrace.errors import StoreFull, StoreMisconfigured, StoreUnavailable
 from headrace.stores.plan import Call, Step
 from headrace.stores.redis import RedisStore
 from headrace.stores.redis.keys import Keys, scripts
 from headrace.testing import conformance
 from headrace.testing.clock import VirtualClock
-from tests.process.redis_jobs import claim, drain, enqueue, job, open_driver, settle
+from tests.process.redis_jobs import ask, claim, drain, enqueue, job, open_driver, settle
 from tests.servers import RedisServer
 
 Factory = Callable[[], RedisServer]
@@ -184,9 +184,24 @@ def test_a_server_that_may_evict_is_refused(redis_server_factory: Factory, uniqu
 
 def test_a_replica_is_refused(redis_server_factory: Factory, unique_name: str) -> None:
     primary = redis_server_factory().start()
-    replica = redis_server_factory().start(replicaof=f"127.0.0.1 {primary.port}")
+    replica = redis_server_factory().start()
+    assert ask(replica.port, f"REPLICAOF 127.0.0.1 {primary.port}\r\n".encode()).startswith("+OK")
     with pytest.raises(StoreMisconfigured, match="replica"):
         open_driver(replica.url, unique_name).run(ops.Prepare())
+
+
+def test_a_primary_that_became_a_replica_is_left(redis_server_factory: Factory, unique_name: str) -> None:
+    """A failover: the next operations look for a primary anew, and work again as soon as there is one."""
+    server = redis_server_factory().start()
+    driver = open_driver(server.url, unique_name)
+    driver.run(enqueue(job("a")))
+    assert ask(server.port, b"REPLICAOF 127.0.0.1 1\r\n").startswith("+OK")
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            driver.run(enqueue(job("b")))
+    assert ask(server.port, b"REPLICAOF NO ONE\r\n").startswith("+OK")
+    assert driver.run(enqueue(job("b")))[0].status == "new"
+    driver.close()
 
 
 def test_inspect_tells_what_the_settings_promise(redis_server_factory: Factory, unique_name: str) -> None:
