@@ -1,9 +1,11 @@
 """A thousand small histories of the whole system, each with troubles of its own; the same seed is the same history.
 
-HEADRACE_SIM_SEEDS=N runs N of them, HEADRACE_SIM_SEED=n replays one and prints all that happened in it.
+HEADRACE_SIM_SEEDS=N runs N of them. HEADRACE_SIM_SEED=n runs that one alone and prints all that happened in it;
+with HEADRACE_SIM_STORE=sqlite on that store.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,53 +13,50 @@ import pytest
 from headrace.testing.simulator import Report, simulate
 from tests.sim.stores import sqlite_store
 
-SEEDS = int(os.environ.get("HEADRACE_SIM_SEEDS", "1000"))
-ONE_SEED = os.environ.get("HEADRACE_SIM_SEED")
 CHUNK = 50
-SQLITE_SEEDS = max(1, SEEDS // 100)
-ONCE_RED = [
+SEEDS = int(os.environ.get("HEADRACE_SIM_SEEDS", "1000"))
+ONE_SEED = os.environ.get("HEADRACE_SIM_SEED", "")
+STORE = os.environ.get("HEADRACE_SIM_STORE", "")
+
+starts: Sequence[int] = range(0, SEEDS, CHUNK)
+on_sqlite: Sequence[int] = range(max(1, SEEDS // 100))
+special = [
     int(line.split()[0])
     for line in (Path(__file__).parent / "seeds.txt").read_text("utf-8").splitlines()
     if line and not line.startswith("#")
 ]
+if ONE_SEED:
+    starts, special, on_sqlite = (), [int(ONE_SEED)], ()
+    if STORE == "sqlite":
+        special, on_sqlite = [], [int(ONE_SEED)]
 
 
-def check(report: Report) -> None:
+def check(report: Report, store: str = "") -> None:
     """Fail with the seed and all about the jobs it concerns."""
+    if ONE_SEED:
+        print(report.scenario, *report.trace.lines(), report.ended, report.fates, sep="\n")
     if report.violations:
-        again = f"HEADRACE_SIM_SEED={report.scenario.seed} python -m pytest -s tests/sim/test_seeds.py"
+        again = f"{store}HEADRACE_SIM_SEED={report.scenario.seed} python -m pytest -s tests/sim/test_seeds.py"
         pytest.fail(f"{report.explain()}\nreplay it with: {again}", pytrace=False)
+    assert report.trace.events
 
 
-@pytest.mark.skipif(ONE_SEED is None, reason="for HEADRACE_SIM_SEED=n")
-def test_one_seed() -> None:
-    report = simulate(int(ONE_SEED or 0))
-    print(report.scenario, *report.trace.lines(), report.ended, report.fates, sep="\n")
-    check(report)
-    assert report.ended
+@pytest.mark.parametrize("seed", special)
+def test_seeds_that_once_failed(seed: int) -> None:
+    check(simulate(seed))
 
 
-@pytest.mark.skipif(ONE_SEED is not None, reason="HEADRACE_SIM_SEED runs one seed only")
-@pytest.mark.parametrize("seed", ONCE_RED)
-def test_seed_that_once_failed(seed: int) -> None:
-    report = simulate(seed)
-    check(report)
-    assert report.ended
-
-
-@pytest.mark.skipif(ONE_SEED is not None, reason="HEADRACE_SIM_SEED runs one seed only")
-@pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize("start", starts)
 def test_promises_hold(start: int) -> None:
     """Nothing lost, nothing from nowhere, one live lease, one end, bounded counts, everything ends."""
+    ended = 0
     for seed in range(start, min(start + CHUNK, SEEDS)):
         report = simulate(seed)
         check(report)
-        assert report.ended
+        ended += sum(report.ended.values())
+    assert ended
 
 
-@pytest.mark.skipif(ONE_SEED is not None, reason="HEADRACE_SIM_SEED runs one seed only")
-@pytest.mark.parametrize("seed", range(SQLITE_SEEDS))
+@pytest.mark.parametrize("seed", on_sqlite)
 def test_promises_hold_on_sqlite(seed: int, quick_directory: Path) -> None:
-    report = simulate(seed, sqlite_store(quick_directory))
-    check(report)
-    assert report.ended
+    check(simulate(seed, sqlite_store(quick_directory)), "HEADRACE_SIM_STORE=sqlite ")

@@ -121,11 +121,26 @@ def a_rescue_after_the_workers_row_was_swept_still_finds_its_jobs(h: Harness) ->
 
 
 @guarantee
-def a_rescue_is_bounded(h: Harness) -> None:
-    h.put("a", "b", "c")
-    h.take(3)
+def a_rescue_is_bounded_to_the_next_whole_worker(h: Harness) -> None:
+    h.put(*"abcdefg")
+    for worker, count in (("w1", 2), ("w2", 1), ("w3", 2), ("w4", 2)):
+        h.take(count, worker=worker)
     h.clock.advance_us(LEASE)
-    assert [len(h.rescue(limit=2)), len(h.rescue(limit=2)), len(h.rescue(limit=2))] == [2, 1, 0]
+    assert [len(h.rescue(limit=3)), len(h.rescue(limit=1)), len(h.rescue(limit=9)), len(h.rescue())] == [3, 2, 2, 0]
+
+
+@guarantee
+def a_dead_worker_is_rescued_whole(h: Harness) -> None:
+    """By whoever serves one of its queues: rescued in parts, the last job would look as if it had been alone."""
+    h.put("a", job("b", "q2"), job("c", "q3"), job("other", "q4"))
+    h.take(3, queues=(QUEUE, "q2", "q3"))
+    h.take(1, worker="w2", queues=("q4",))
+    h.clock.advance_us(LEASE)
+    orphans = {orphan.id: orphan.alone for orphan in h.rescue(("q2",), limit=1)}
+    assert orphans == {"a": False, "b": False, "c": False}
+    assert h.rescue((QUEUE, "q2", "q3")) == []
+    assert [(orphan.id, orphan.alone) for orphan in h.rescue(("q4",))] == [("other", True)]
+    assert [trail.decode(h.get(id).trail).alone for id in "abc"] == [False] * 3
 
 
 @guarantee
