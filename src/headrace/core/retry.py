@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, Union, cast
 
 import msgspec
@@ -18,7 +18,7 @@ Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 Ruling: TypeAlias = Backoff | Fail | Cancel | Snooze
 Rule: TypeAlias = Union[Ruling, type[Fail], type[Cancel], "Retry"]
 # a mapping's key type is invariant: Mapping[Errors, ...] would refuse {ValueError: Fail}
-Rules: TypeAlias = Mapping[Any, Rule] | Iterable[tuple[Errors, Rule]]
+Rules: TypeAlias = Mapping[Any, Rule] | Sequence[tuple[Any, Rule]]
 
 
 class Retry(msgspec.Struct, frozen=True):
