@@ -329,9 +329,9 @@ def _sqlite(config: Config) -> Driver:
 
 def _redis(config: Config) -> Driver:
     try:
-        import redis  # noqa: F401 - to tell a missing client from an error in ours
+        import hiredis  # noqa: F401 - to tell a missing library from an error in ours
     except ImportError:
-        raise ConfigError("the client library for Redis is missing: pip install headrace[redis]") from None
+        raise ConfigError("the protocol library for Redis is missing: pip install headrace[redis]") from None
     from headrace.drivers.redis import RedisDriver
     from headrace.stores.redis import RedisStore
 

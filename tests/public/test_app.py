@@ -131,7 +131,7 @@ def test_a_missing_client_library_names_the_extra() -> None:
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "rediss://127.0.0.1:1/0", "unix:///nowhere/redis.sock"])
 def test_redis_urls_make_the_redis_driver_and_open_nothing(url: str) -> None:
-    pytest.importorskip("redis")
+    pytest.importorskip("hiredis")
     app = Headrace(url)
     assert type(app.driver).__name__ == "RedisDriver"
     app.close()

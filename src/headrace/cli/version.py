@@ -11,7 +11,7 @@ import click
 from headrace.cli.options import Settings, json_option, pass_settings
 from headrace.cli.output import facts, say_json
 
-_PACKAGES = ("headrace", "msgspec", "click", "redis", "hiredis", "uvloop", "rich")
+_PACKAGES = ("headrace", "msgspec", "click", "hiredis", "uvloop", "rich")
 
 
 @click.command()
