@@ -1,6 +1,5 @@
 """Opens a fresh, empty store of each kind on a given clock, in one colour."""
 
-import importlib.util
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from headrace.stores.memory import MemoryStore
 from headrace.testing.clock import VirtualClock
 from headrace.testing.conformance import Harness, LoopThread
 
-STORES = ("memory", "sqlite", "redis")
+STORES = ("memory", "sqlite", "redis", "redis_slots")  # the last speaks to one queue at a time, as on a cluster
 COLOURS = ("sync", "async")
 
 
@@ -23,8 +22,6 @@ def open_driver(kind: str, clock: Callable[[], int], request: pytest.FixtureRequ
     """A driver on a store of its own: a new file, a new key prefix. May be called often in one test."""
     if kind == "memory":
         return MemoryDriver(MemoryStore(now=clock))
-    if importlib.util.find_spec(f"headrace.drivers.{kind}") is None:
-        pytest.skip(f"no {kind} driver yet")
     name = f"t{uuid.uuid4().hex[:15]}"
     if kind == "sqlite":
         from headrace.drivers.sqlite import SQLiteDriver
@@ -35,7 +32,9 @@ def open_driver(kind: str, clock: Callable[[], int], request: pytest.FixtureRequ
     from headrace.drivers.redis import RedisDriver
     from headrace.stores.redis import RedisStore
 
-    return RedisDriver(request.getfixturevalue("redis_url"), RedisStore(name=name, now=clock))
+    return RedisDriver(
+        request.getfixturevalue("redis_url"), RedisStore(name=name, now=clock, cluster=kind == "redis_slots")
+    )
 
 
 @contextmanager

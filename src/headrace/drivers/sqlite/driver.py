@@ -101,7 +101,7 @@ def queues_of(operation: object) -> Iterable[str] | None:
             return {job.queue for job in jobs}
         case ops.Settle(outcomes=outcomes):
             return {outcome.queue for outcome in outcomes}
-        case ops.Claim(queues=queues) | ops.Rescue(queues=queues):
+        case ops.Claim(queues=queues):
             return queues
     return None
 

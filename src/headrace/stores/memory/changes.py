@@ -225,21 +225,31 @@ class Changes:
         return len(held)
 
     def _rescue(self, op: ops.Rescue, now: int) -> ops.Rescued:
-        orphans = []
-        for job in sorted(self.jobs.values(), key=lambda job: job.order):
-            if job.state == State.RUNNING and job.new.queue in op.queues and self._is_dead(job.worker, now):
-                alone = len(self._held_by(job.worker)) == 1
-                orphans.append(
-                    ops.Orphan(job.new.id, job.new.queue, job.token, job.worker, job.trail, alone, job.cancel)
-                )
-        for orphan in orphans[: op.limit]:
+        orphans: list[ops.Orphan] = []
+        for worker in self._dead(op.queues, now):
+            if len(orphans) < op.limit:
+                orphans += self._orphans(worker)
+        for orphan in orphans:
             after = trail.crashed(orphan.trail, worker=orphan.worker, now_us=now, alone=orphan.alone)
             self._settle_one(
                 ops.Outcome(orphan.id, orphan.queue, orphan.token, State.READY, trail=after, reason="crashed"), now
             )
         for worker in [name for name in self.workers if self._is_dead(name, now) and not self._held_by(name)]:
             del self.workers[worker]
-        return ops.Rescued(orphans[: op.limit])
+        return ops.Rescued(orphans)
+
+    def _dead(self, queues: tuple[str, ...], now: int) -> list[str]:
+        """Dead workers that hold something in one of these queues."""
+        running = [job for job in self.jobs.values() if job.state == State.RUNNING and job.new.queue in queues]
+        return sorted({job.worker for job in running if self._is_dead(job.worker, now)})
+
+    def _orphans(self, worker: str) -> list[ops.Orphan]:
+        """All that it held, in whatever queue: a part of it would look as if it had been alone."""
+        held = self._held_by(worker)
+        return [
+            ops.Orphan(job.new.id, job.new.queue, job.token, worker, job.trail, len(held) == 1, job.cancel)
+            for job in held
+        ]
 
     def _is_dead(self, worker: str, now: int) -> bool:
         return worker not in self.workers or self.workers[worker].lease_until_us <= now

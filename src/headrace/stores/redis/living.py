@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from headrace.core import operations as ops
@@ -91,7 +92,7 @@ def leave(store: Common, op: ops.Leave) -> Plan[int]:
 
 
 def rescue(store: Common, op: ops.Rescue) -> Plan[ops.Rescued]:
-    """Nearly always one call that finds nobody dead."""
+    """Nearly always one call that finds nobody dead. Else whole workers, with what they hold in other queues."""
     dead: dict[str, list[str]] = {}
     now = 0
     for queues in store.groups(op.queues):
@@ -101,14 +102,39 @@ def rescue(store: Common, op: ops.Rescue) -> Plan[ops.Rescued]:
     everyone = sorted({worker for workers in dead.values() for worker in workers})
     if not everyone:
         return ops.Rescued([])
+    held = yield from _held(store, dead, everyone)
+    orphans = _of_whole_workers(_orphans(dead, held), op.limit)
+    rescued: set[tuple[str, str]] = set()
+    for queues in store.groups(tuple(queue for queue in dead if dead[queue])):
+        rescued |= yield from _rescue(store, queues, dead, orphans, now)
+    return ops.Rescued([orphan for orphan in orphans if (orphan.queue, orphan.id) in rescued])
+
+
+def _held(store: Common, dead: dict[str, list[str]], everyone: list[str]) -> Plan[dict[str, dict[str, list[Holding]]]]:
+    """What the dead hold, by queue. Queues that only they served are added to `dead`."""
     held: dict[str, dict[str, list[Holding]]] = {}
     for queue in dead:
         held[queue] = yield from holdings(store, queue, everyone)
-    orphans = _orphans(dead, held)[: op.limit]
-    rescued: set[tuple[str, str]] = set()
-    for queues in store.groups(op.queues):
-        rescued |= yield from _rescue(store, queues, dead, orphans, now)
-    return ops.Rescued([orphan for orphan in orphans if (orphan.queue, orphan.id) in rescued])
+    found = [worker for worker in everyone if any(workers[worker] for workers in held.values())]
+    if found:
+        for queue in (yield from store.known_queues()):
+            if queue not in held:
+                held[queue] = yield from holdings(store, queue, found)
+                dead[queue] = [worker for worker in found if held[queue][worker]]
+    return held
+
+
+def _of_whole_workers(orphans: list[ops.Orphan], limit: int) -> list[ops.Orphan]:
+    """Up to the worker that reaches `limit`. Rescued in parts, its last job would look as if it had been alone."""
+    counts = Counter(orphan.worker for orphan in orphans)
+    chosen: set[str] = set()
+    total = 0
+    for worker in sorted(counts):
+        if total >= limit:
+            break
+        chosen.add(worker)
+        total += counts[worker]
+    return [orphan for orphan in orphans if orphan.worker in chosen]
 
 
 def _rescue(
@@ -136,7 +162,7 @@ def _rescue(
 
 
 def _orphans(dead: dict[str, list[str]], held: dict[str, dict[str, list[Holding]]]) -> list[ops.Orphan]:
-    """In the order of their places. A worker was alone with a job when it held no other in any of these queues."""
+    """In the order of their places. A worker was alone with a job when it held no other in any queue."""
     counts: dict[str, int] = {}
     for workers in held.values():
         for worker, jobs in workers.items():

@@ -55,11 +55,12 @@ def _give_back(worker: str, ids: set[str], now: int) -> Plan[None]:
 
 def rescue(op: ops.Rescue, now: int) -> Plan[ops.Rescued]:
     """Give back the jobs of dead workers with one crash more, then forget the dead that hold nothing."""
-    rows = yield Statement("lease.orphans", {"queues": listed(op.queues), "now": now, "limit": op.limit})
-    orphans = [
-        ops.Orphan(id, queue, token, worker, raw, bool(alone), bool(cancel))
-        for id, queue, token, worker, raw, alone, cancel in rows
-    ]
+    rows = yield Statement("lease.orphans", {"queues": listed(op.queues), "now": now})
+    orphans: list[ops.Orphan] = []
+    for id, queue, token, worker, raw, alone, cancel in rows:
+        if len(orphans) >= op.limit and worker != orphans[-1].worker:
+            break  # a worker is rescued whole: what came later would look as if it had been alone with it
+        orphans.append(ops.Orphan(id, queue, token, worker, raw, bool(alone), bool(cancel)))
     outcomes = [
         ops.Outcome(
             orphan.id,

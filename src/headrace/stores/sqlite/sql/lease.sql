@@ -10,14 +10,17 @@ select id, queue, token, trail from headrace_jobs where worker = :worker and sta
 delete from headrace_workers where worker = :worker;
 
 -- name: orphans
--- Running jobs whose worker's lease is over or missing; `alone`: that worker holds nothing else.
+-- All running jobs of workers whose lease is over or missing and who hold something in these queues; `alone`: nothing else.
 select j.id, j.queue, j.token, j.worker, j.trail,
     not exists (select 1 from headrace_jobs as o where o.worker = j.worker and o.state = 'running' and o.place <> j.place),
     j.cancel
 from headrace_jobs as j
-where j.state = 'running' and j.queue in (select value from json_each(:queues))
-    and not exists (select 1 from headrace_workers as w where w.worker = j.worker and w.lease_until_us > :now)
-order by j.priority desc, j.place limit :limit;
+where j.state = 'running' and j.worker in (
+    select d.worker from headrace_jobs as d
+    where d.state = 'running' and d.queue in (select value from json_each(:queues))
+        and not exists (select 1 from headrace_workers as w where w.worker = d.worker and w.lease_until_us > :now)
+)
+order by j.worker, j.priority desc, j.place;
 
 -- name: dead
 delete from headrace_workers
