@@ -1,6 +1,6 @@
 # GNU make 3.81 is enough. Every target prepares .venv for itself (requirements/venv.sh).
 PY := .venv/bin/python
-TYPED := src $(wildcard examples)
+TYPED := src $(wildcard examples bench/*.py)
 LINTED := src tests $(wildcard examples bench)
 QUICK := tests/tidy tests/public $(wildcard tests/core)
 JOBS := auto

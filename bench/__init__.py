@@ -1,0 +1,1 @@
+"""The benchmark: `python -m bench`. See README.md beside this file."""

@@ -1,0 +1,172 @@
+"""The figures that headrace is held to, as ratios within one run wherever they compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Entries = dict[str, dict[str, Any]]
+
+STORES = {"redis": "Redis", "sqlite": "SQLite"}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One figure as it came out. `value` is None when a part of it was not measured."""
+
+    figure: str
+    wanted: str  # empty: nobody asked for it, it stands there to be fair
+    value: float | None
+    shown: str
+    reached: bool | None = None
+
+
+def figures(results: dict[str, Any]) -> list[Measured]:
+    """All figures, in the order of the report."""
+    entries: Entries = results["variants"]
+    answer = [*_redis(entries), *_sqlite(entries)]
+    for store in STORES:
+        answer += [*_depth(entries, store), _growth(entries, store)]
+    return answer
+
+
+def _redis(entries: Entries) -> Iterable[Measured]:
+    ours = "headrace-redis"
+    python = _fastest(entries, "drain_noop", lambda entry: entry["core"] == "python" and entry["store"] == "redis")
+    native = _fastest(entries, "drain_noop", lambda entry: entry["core"] == "native")
+    node = _fastest(entries, "drain_noop", lambda entry: entry["core"] == "node")
+    yield _versus(entries, "Redis: no-op drain, beside the fastest pure-Python peer", "drain_noop", (ours, python), 10)
+    yield _versus(entries, "Redis: no-op drain, beside the fastest native core", "drain_noop", (ours, native), 3)
+    yield _versus(entries, "Redis: no-op drain, beside Node", "drain_noop", (ours, node), None)
+    yield _least(entries, "Redis: no-op drain", ours, "drain_noop", 30_000)
+    for variant, least in ((ours, 0.85), ("headrace-redis-sync", None)):
+        yield _ceiling(entries, variant, least)
+    yield _least(entries, "Redis: bulk enqueue", _best(entries, "bulk", "redis"), "bulk", 100_000)
+    every = _fastest(entries, "enqueue1", lambda entry: entry["store"] == "redis")
+    awaited = _fastest(entries, "enqueue1", lambda entry: entry["store"] == "redis" and entry["job"] == "async")
+    one = "Redis: enqueue one by one"
+    yield _versus(entries, f"{one}, beside the fastest peer", "enqueue1", ("headrace-redis-sync", every), 1)
+    yield _versus(entries, f"{one}, awaited, beside the fastest awaited peer", "enqueue1", (ours, awaited), 1)
+    yield _concurrent(entries, ours, 4)
+    for variant in (ours, "headrace-redis-sync"):
+        yield _most(entries, f"Redis: latency p50, {_job(variant)}", (variant, "latency", "p50_ms"), 1, "ms")
+        yield _most(entries, f"Redis: idle worker, {_job(variant)}", (variant, "idle", "cpu_percent"), 1, "% CPU")
+
+
+def _sqlite(entries: Entries) -> Iterable[Measured]:
+    ours = "headrace-sqlite"
+    peer = _fastest(entries, "drain_noop", lambda entry: entry["store"] == "sqlite")
+    one = _fastest(entries, "enqueue1", lambda entry: entry["store"] == "sqlite")
+    yield _versus(entries, "SQLite: no-op drain, beside the fastest peer", "drain_noop", (ours, peer), 6)
+    yield _least(entries, "SQLite: no-op drain", ours, "drain_noop", 15_000)
+    yield _ceiling(entries, ours, None)
+    yield _least(entries, "SQLite: bulk enqueue", _best(entries, "bulk", "sqlite"), "bulk", 45_000)
+    yield _versus(
+        entries, "SQLite: enqueue one by one, beside the peer", "enqueue1", ("headrace-sqlite-sync", one), None
+    )
+    yield _concurrent(entries, ours, None)
+    for variant in (ours, "headrace-sqlite-sync"):
+        yield _most(entries, f"SQLite: latency p50, {_job(variant)}", (variant, "latency", "p50_ms"), 5, "ms")
+        yield _most(entries, f"SQLite: idle worker, {_job(variant)}", (variant, "idle", "cpu_percent"), None, "% CPU")
+
+
+def _depth(entries: Entries, store: str) -> Iterable[Measured]:
+    by_depth = entries.get(f"headrace-{store}", {}).get("depth") or {}
+    depths = sorted(int(depth) for depth in by_depth if depth.isdigit())
+    for key, what in (("enqueue1", "enqueue one by one"), ("drain", "drain")):
+        name = f"{STORES[store]}: {what}, deepest queue beside the shallowest"
+        if len(depths) < 2:
+            yield _missing(name, "at least 0.80x")
+            continue
+        low, high = (by_depth[str(depth)][key] for depth in (depths[0], depths[-1]))
+        shown = f"{high / low:.2f}x ({high:,.0f}/s at {depths[-1]:,}, {low:,.0f}/s at {depths[0]:,})"
+        yield Measured(name, "at least 0.80x", high / low, shown, high / low >= 0.8)
+
+
+def _growth(entries: Entries, store: str) -> Measured:
+    variant = f"headrace-{store}"
+    entry = entries.get(variant, {}).get("memory") or {}
+    name = f"{STORES[store]}: growth of a worker's memory over {entry.get('n', 200_000):,} jobs"
+    return _most(entries, name, (variant, "memory", "growth_percent"), 5, "%")
+
+
+# -- kinds of figures
+
+
+def rate(entries: Entries, variant: str | None, workload: str) -> float | None:
+    """The median rate, if it was measured."""
+    found = (entries.get(variant or "", {}).get(workload) or {}).get("median")
+    return None if found is None else float(found)
+
+
+def _fastest(entries: Entries, workload: str, matches: Callable[[dict[str, Any]], bool]) -> str | None:
+    """The peer with one process for jobs that did it fastest."""
+    rates = {
+        name: measured
+        for name, entry in entries.items()
+        if entry.get("core", "ours") != "ours" and entry["processes"] == 1 and matches(entry)
+        if (measured := rate(entries, name, workload))
+    }
+    return max(rates, key=lambda name: rates[name]) if rates else None
+
+
+def _best(entries: Entries, workload: str, store: str) -> str:
+    """Whichever of our two colours is faster: there is one bulk path behind both."""
+    return max(
+        (f"headrace-{store}", f"headrace-{store}-sync"), key=lambda variant: rate(entries, variant, workload) or 0
+    )
+
+
+def _versus(entries: Entries, name: str, workload: str, sides: tuple[str, str | None], least: float | None) -> Measured:
+    wanted = "" if least is None else f"at least {least:g}x"
+    ours, peer = sides
+    mine, other = rate(entries, ours, workload), rate(entries, peer, workload)
+    if mine is None or other is None:
+        return _missing(name, wanted)
+    shown = f"{mine / other:.2f}x ({mine:,.0f}/s, {peer} {other:,.0f}/s)"
+    return Measured(name, wanted, mine / other, shown, None if least is None else mine / other >= least)
+
+
+def _least(entries: Entries, name: str, variant: str, workload: str, least: float) -> Measured:
+    value = rate(entries, variant, workload)
+    wanted = f"at least {least:,.0f}/s"
+    return _missing(name, wanted) if value is None else Measured(name, wanted, value, f"{value:,.0f}/s", value >= least)
+
+
+def _most(entries: Entries, name: str, path: tuple[str, str, str], most: float | None, unit: str) -> Measured:
+    variant, workload, field = path
+    wanted = "" if most is None else f"under {most:g} {unit}"
+    value = (entries.get(variant, {}).get(workload) or {}).get(field)
+    if value is None:
+        return _missing(name, wanted)
+    return Measured(name, wanted, value, f"{value:.2f} {unit}", None if most is None else value < most)
+
+
+def _ceiling(entries: Entries, variant: str, least: float | None) -> Measured:
+    bare = "threads" if _job(variant) == "sync" else "asyncio.sleep"
+    name = f"{STORES[variant.split('-')[1]]}: 10 ms I/O at concurrency 100, beside bare {bare}"
+    wanted = "" if least is None else f"at least {least:.0%}"
+    entry = entries.get(variant, {}).get("drain_io") or {}
+    if "of_ceiling" not in entry:
+        return _missing(name, wanted)
+    shown = f"{entry['of_ceiling']:.0%} ({entry['median']:,.0f}/s of {entry['ceiling']:,.0f}/s)"
+    return Measured(name, wanted, entry["of_ceiling"], shown, None if least is None else entry["of_ceiling"] >= least)
+
+
+def _concurrent(entries: Entries, variant: str, least: float | None) -> Measured:
+    name = f"{STORES[variant.split('-')[1]]}: 50 concurrent enqueues, beside one by one"
+    wanted = "" if least is None else f"at least {least:g}x"
+    entry = entries.get(variant, {}).get("enqueue50") or {}
+    if "ratio" not in entry:
+        return _missing(name, wanted)
+    shown = f"{entry['ratio']:.2f}x ({entry['median']:,.0f}/s, alone {entry['alone']:,.0f}/s)"
+    return Measured(name, wanted, entry["ratio"], shown, None if least is None else entry["ratio"] >= least)
+
+
+def _missing(name: str, wanted: str) -> Measured:
+    return Measured(name, wanted, None, "not measured")
+
+
+def _job(variant: str) -> str:
+    return "sync" if variant.endswith("-sync") else "async"
