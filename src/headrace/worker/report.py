@@ -41,7 +41,6 @@ def _level(outcome: Outcome) -> int:
 def _what_went_wrong(work: Work, outcome: Outcome) -> tuple[str, str]:
     """Message and traceback of the last entry of the history, if this claim has added it."""
     history = trail.decode(outcome.trail).history
-    before = work.trail.history if work.trail is not None else ()
-    if not history or history == before:
+    if not history or history == trail.decode(work.job.trail).history:
         return "", ""
     return history[-1].message, history[-1].traceback
