@@ -180,7 +180,7 @@ def check_each_job_is_before_or_after(scene: Scene, seen: Seen) -> None:
 
 
 def assert_same(seen: Seen, expected: Seen, point: object, *, slots: bool) -> None:
-    """Between two slots a cut rescue leaves a worker rescued in parts, whose last job then looks alone: all but that."""
+    """But for slots: a rescue cut between two leaves a worker rescued in parts, whose last job looks alone."""
     if slots:
         seen, expected = (
             {**each, "jobs": {id: _in_company(job) for id, job in each["jobs"].items()}} for each in (seen, expected)
