@@ -15,6 +15,7 @@ from headrace.testing.scenario import Scenario
 from headrace.testing.simulator import simulate
 from headrace.worker import upkeep
 from headrace.worker.execute import Executor
+from headrace.worker.runner import Worker
 from headrace.worker.settle import Settler
 from headrace.worker.table import Table
 
@@ -229,6 +230,7 @@ def test_a_worker_that_convicts_bystanders_is_caught(monkeypatch: pytest.MonkeyP
         (Table, "snapshot", empty_handed, "which runs it"),
         (settle, "is_suspect", lambda *args: False, "all ended"),
         (settle, "conclude", costly_snooze, "outcome"),
+        (Worker, "lease_in_doubt", False, "whose lease is over"),
         (settle, "_used_up", endless, "outcome"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,

@@ -80,7 +80,14 @@ class Life:
         app = simulation.app(self.id)
         define(app, self, self.version)
         app.middleware.append(
-            Witness(simulation.runs, self.id, lambda task: TIMEOUT_S, self._excused, simulation.ledger.broken)
+            Witness(
+                simulation.runs,
+                self.id,
+                lambda task: TIMEOUT_S,
+                held=self._may_start,
+                excused=self._may_stop,
+                broken=simulation.ledger.broken,
+            )
         )
         options = WorkerOptions(
             queues=QUEUES, concurrency=scenario.concurrency, grace=scenario.grace_s, max_jobs=scenario.max_jobs
@@ -88,11 +95,17 @@ class Life:
         self.worker = Worker(app, options, id=self.id, threaded_heart=False)
         return (await self.worker.run()).value
 
-    def _excused(self, job: str, token: int) -> bool:
-        """A worker that stops, or has lost the job, may interrupt it."""
+    def _holds(self, job: str, token: int) -> bool:
         entry = self._simulation.ledger.jobs.get(job)
-        held = entry is not None and (entry.state, entry.token) == (State.RUNNING, token)
-        return not held or (self.worker is not None and self.worker.stopping)
+        return entry is not None and (entry.state, entry.token) == (State.RUNNING, token)
+
+    def _may_start(self, job: str, token: int) -> bool:
+        """What ended never runs again, except when the frost came between the last look at the lease and the start."""
+        return self._holds(job, token) or self.thawed_s == self._simulation.loop.time()
+
+    def _may_stop(self, job: str, token: int) -> bool:
+        """A worker that stops, or has lost the job, may interrupt it."""
+        return not self._holds(job, token) or (self.worker is not None and self.worker.stopping)
 
     def _over(self, task: asyncio.Task[str]) -> None:
         if self.ended or self._simulation.network.closed:
@@ -190,8 +203,8 @@ class Machine:
     def _thaw(self, life: Life) -> None:
         if life.group.state == "frozen":
             self._simulation.note(life.id, "thawed")
-            life.group.thaw()
             life.thawed_s = self._simulation.loop.time()
+            life.group.thaw()
 
     def stop(self) -> None:
         """As SIGTERM."""

@@ -76,19 +76,25 @@ class Runs:
 
 
 class Witness(Middleware):
-    """Tells `Runs` of each run of one worker. `excused(job, token)`: whether it may be interrupted at this moment."""
+    """Tells `Runs` of each run of one worker.
+
+    `held(job, token)`: whether the worker may start it at this moment; `excused(job, token)`: whether it may stop it.
+    """
 
     def __init__(
         self,
         runs: Runs,
         worker: str,
         timeout_of: Callable[[str], float | None],
+        *,
+        held: Callable[[str, int], bool],
         excused: Callable[[str, int], bool],
         broken: Callable[[str, str, str], None],
     ) -> None:
         self._runs = runs
         self._worker = worker
         self._timeout_of = timeout_of
+        self._held = held
         self._excused = excused
         self._broken = broken
 
@@ -99,6 +105,8 @@ class Witness(Middleware):
         problem = self._runs.start(entry)
         if problem:
             self._broken("one run per claim", job.id, problem)
+        if not self._held(job.id, job.token):
+            self._broken("live lease", job.id, f"{self._worker} starts a run whose lease is over (token {job.token})")
         ended = "interrupted"
         try:
             value = await run()

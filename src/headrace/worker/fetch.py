@@ -92,6 +92,7 @@ class Fetcher:
         worker = self._worker
         options = worker.options
         queues = weighted_order(options.weights, worker.rng.random) if options.weights else options.queues
+        sent = worker.monotonic()
         try:
             claimed = await worker.driver.arun(Claim(worker.id, self._number, queues, limit, worker.lease_us))
         except Exception as error:  # noqa: BLE001 - a live process that no longer consumes is worse (B026)
@@ -100,10 +101,14 @@ class Fetcher:
             await worker.either(worker.heart.beat_until_answered())
             return None
         self._backoff.reset()
+        worker.confirm_lease(sent)
         worker.store_time.learn(claimed.now_us)
         return claimed
 
     async def _dispatch(self, works: list[Work]) -> None:
+        if self._worker.stopping:  # told while the claim was under way: nothing starts any more (B003)
+            self._worker.executor.give_back(works)
+            return
         suspects = [work for work in works if work.job.trail is not None and self._is_suspect(work)]
         if not suspects:
             self._cautious = False

@@ -48,25 +48,25 @@ class Heart:
     async def beat_until_answered(self) -> None:
         """After an outage: beat before the next claim, and start counting clean beats anew."""
         self.clean_beats = 0
-        beat, beaten = await until_answered(self._beat_once, Backoff(self._worker.rng), "sending a heartbeat")
-        self._absorb(beat, beaten, clean=False)
+        sent, beat, beaten = await until_answered(self._beat_once, Backoff(self._worker.rng), "sending a heartbeat")
+        self._absorb(sent, beat, beaten, clean=False)
 
     async def run_on_loop(self) -> None:
         """Beat as a coroutine: for the simulator, whose time no thread can keep."""
         while True:
             wait = self._worker.heartbeat_s
             try:
-                beat, beaten = await self._beat_once()
+                sent, beat, beaten = await self._beat_once()
             except Exception as error:  # noqa: BLE001 - the next beat may succeed
                 self._missed(error)
                 wait = min(1.0, wait)
             else:
-                self._absorb(beat, beaten)
+                self._absorb(sent, beat, beaten)
             await asyncio.sleep(wait)
 
-    async def _beat_once(self) -> tuple[Beat, Beaten]:
-        beat = self._beat()
-        return beat, await self._worker.driver.arun(beat)
+    async def _beat_once(self) -> tuple[float, Beat, Beaten]:
+        sent, beat = self._worker.monotonic(), self._beat()
+        return sent, beat, await self._worker.driver.arun(beat)
 
     def _beat(self) -> Beat:
         open_claim, held = self._worker.table.snapshot()
@@ -77,11 +77,11 @@ class Heart:
         while not self._stop.wait(wait):
             wait = self._worker.heartbeat_s
             try:
-                beat = self._beat()
+                sent, beat = self._worker.monotonic(), self._beat()
                 beaten = self._worker.driver.run(beat)
                 self._note_lateness()
                 if not self._loop.is_closed():
-                    self._loop.call_soon_threadsafe(self._absorb, beat, beaten)
+                    self._loop.call_soon_threadsafe(self._absorb, sent, beat, beaten)
             except Exception as error:  # noqa: BLE001 - the thread must not end (B021): the next beat may succeed
                 self._missed(error)
                 wait = min(1.0, wait)
@@ -100,8 +100,8 @@ class Heart:
             )
             logger.warning("heartbeat was %.1f s late; running: %s", late, ", ".join(names[:5]) or "nothing")
 
-    def _absorb(self, beat: Beat, beaten: Beaten, *, clean: bool = True) -> None:
-        """On the loop: take note of the answer to `beat`."""
+    def _absorb(self, sent: float, beat: Beat, beaten: Beaten, *, clean: bool = True) -> None:
+        """On the loop: take note of the answer to `beat`, which was sent at `sent`."""
         agrees = self._worker.store_time.learn(beaten.now_us)
         self.clean_beats = self.clean_beats + 1 if clean and agrees else 0
         # by token too: a job that came back to this worker meanwhile is none of those the beat asked about
@@ -116,3 +116,5 @@ class Heart:
                 logger.info("cancelling job %s on request", id, extra=work.describe())
         if beaten.released:
             logger.warning("%d jobs of a lost claim reply were given back", beaten.released)
+        self._worker.confirm_lease(sent)
+        self._worker.executor.resume()
