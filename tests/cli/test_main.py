@@ -16,7 +16,7 @@ from headrace.cli.exits import MEANING, ExitCode
 from headrace.cli.progress import Line, Silent, progress
 from tests.cli.conftest import Command
 
-HEAVY = {"asyncio", "redis", "hiredis", "rich", "uvloop", "sqlite3", "msgspec", "headrace.app", "headrace.worker"}
+HEAVY = {"asyncio", "hiredis", "rich", "uvloop", "sqlite3", "msgspec", "headrace.app", "headrace.worker"}
 
 LEAVES = [
     *(["work"], ["enqueue"], ["job", "show"], ["job", "cancel"], ["queue", "list"], ["why"], ["check"], ["schema"]),
@@ -140,7 +140,7 @@ def test_a_reader_that_leaves_is_no_error(shop: Headrace) -> None:
 def test_version_as_text_and_json(headrace: Command) -> None:
     versions = json.loads(headrace("version", "--json").out)
     assert versions["headrace"] == "0.1.0"
-    assert {"python", "sqlite", "platform", "redis", "rich"} <= set(versions)
+    assert {"python", "sqlite", "platform", "hiredis", "rich"} <= set(versions)
     assert headrace("version").lines[0].split() == ["headrace", "0.1.0"]
 
 

@@ -120,7 +120,7 @@ def test_the_driver_is_made_once_for_all_threads() -> None:
 
 def test_a_missing_client_library_names_the_extra() -> None:
     result = python(
-        "import sys; sys.modules['redis'] = None\n"
+        "import sys; sys.modules['hiredis'] = None\n"
         "from headrace import Headrace, ConfigError\n"
         "app = Headrace('redis://localhost:1')\n"
         "try: app.driver\n"
