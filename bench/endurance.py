@@ -12,6 +12,7 @@ from bench.subject import Answer, Failed, Subject, until
 
 SHALLOW = 10_000  # a queue of up to so many jobs is filled anew for each round
 DEEPEST_PEER = 100_000  # most peers take minutes to fill a queue beyond it
+DRAINED = 5_000  # at least so many: fewer are over before the worker has warmed up
 SAMPLE_S = 0.1
 
 
@@ -41,6 +42,7 @@ def depth(subject: Subject) -> Answer:
     depths = [depth for depth in settings.depths if variant.ours or depth <= DEEPEST_PEER]
     subject.fresh()
     count = max(100, min(20_000, int(subject.produce(200) * settings.seconds / 2)))
+    drain = max(DRAINED, min(depths) + count)
     for waiting in depths:
         enqueued, drained = [], []
         filled = 0.0
@@ -51,12 +53,15 @@ def depth(subject: Subject) -> Answer:
                 subject.fill(waiting, 1_000_000)
                 filled = time.monotonic() - began
             enqueued.append(subject.produce(count, 1_000 + turn * count))
-            drained.append(_first(subject, min(depths) + count))
+            if (short := drain - waiting - count) > 0:
+                subject.fill(short, 2_000_000)
+            drained.append(_first(subject, drain))
         answer[str(waiting)] = {
             "enqueue1": statistics.median(enqueued),
             "drain": statistics.median(drained),
             "rates": {"enqueue1": enqueued, "drain": drained},
             "n": count,
+            "drained": drain,
             "fill_s": round(filled, 1),
             "store_mb": round(subject.store.used_memory() / 2**20, 1),
         }
