@@ -11,7 +11,8 @@ from headrace.core import settle, trail
 from headrace.core.states import State
 from headrace.drivers.memory import MemoryDriver
 from headrace.stores.memory import MemoryStore, Model
-from headrace.testing.scenario import Scenario
+from headrace.testing.faults import FaultRates
+from headrace.testing.scenario import Move, Scenario
 from headrace.testing.simulator import simulate
 from headrace.worker import upkeep
 from headrace.worker.execute import Executor
@@ -214,6 +215,15 @@ def test_a_worker_that_rescues_at_once_after_an_outage_is_caught(monkeypatch: py
     assert any("an outage is no crash" in text for text in found), found
 
 
+def test_a_worker_that_starts_jobs_after_its_lease_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Worker, "in_doubt", lambda worker, work: False)
+    frosts = tuple(Move(at, "freeze", number, 20.0) for number, at in enumerate((5.0, 17.0, 30.0, 45.0)))
+    found = found_in(
+        Scenario(seed=seed, concurrency=1, jobs=80, moves=frosts, rates=FaultRates(delay_s=0.4)) for seed in range(15)
+    )
+    assert any("whose lease is over" in text for text in found), found
+
+
 def test_a_worker_that_convicts_bystanders_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """3b.5"""
     monkeypatch.setattr(settle, "is_poison", hasty)
@@ -230,7 +240,6 @@ def test_a_worker_that_convicts_bystanders_is_caught(monkeypatch: pytest.MonkeyP
         (Table, "snapshot", empty_handed, "which runs it"),
         (settle, "is_suspect", lambda *args: False, "all ended"),
         (settle, "conclude", costly_snooze, "outcome"),
-        (Worker, "lease_in_doubt", False, "whose lease is over"),
         (settle, "_used_up", endless, "outcome"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,

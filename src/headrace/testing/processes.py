@@ -67,6 +67,7 @@ class Life:
         self.ended_s = float("inf")
         self.thawed_s = float("-inf")
         self.worker: Worker | None = None
+        self._begun: set[tuple[str, int]] = set()  # runs that were under way when the frost came
         self._simulation = simulation
         self._machine = machine
 
@@ -101,7 +102,14 @@ class Life:
 
     def _may_start(self, job: str, token: int) -> bool:
         """What ended never runs again, except when the frost came between the last look at the lease and the start."""
-        return self._holds(job, token) or self.thawed_s == self._simulation.loop.time()
+        return self._holds(job, token) or (job, token) in self._begun
+
+    def freeze(self) -> None:
+        """As SIGSTOP."""
+        if self.worker is not None:
+            works = self.worker.table.by_id().values()
+            self._begun = {(work.job.id, work.job.token) for work in works if work.running is not None}
+        self.group.freeze()
 
     def _may_stop(self, job: str, token: int) -> bool:
         """A worker that stops, or has lost the job, may interrupt it."""
@@ -197,7 +205,7 @@ class Machine:
     def _freeze(self, life: Life, seconds: float) -> None:
         if life.group.state == "running":
             self._simulation.note(life.id, f"frozen for {seconds} s")
-            life.group.freeze()
+            life.freeze()
             self._simulation.later(seconds, lambda: self._thaw(life))
 
     def _thaw(self, life: Life) -> None:

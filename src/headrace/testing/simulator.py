@@ -181,8 +181,11 @@ class Simulation:
         self.over = True
         for machine in self.machines:
             machine.stop()
-        # every await of a shutdown has a deadline: grace, and four of five seconds (B108)
-        await asyncio.sleep(self.scenario.grace_s + 25)
+        # every await of a shutdown has a deadline (B108): grace, four of five seconds, and what a call may take
+        for _ in range(round(self.scenario.grace_s + 25 + self.scenario.rates.stall_s)):
+            if all(machine.ended for machine in self.machines):
+                break
+            await asyncio.sleep(1)
         for machine in self.machines:
             if not machine.ended:
                 self.ledger.broken("stops", "", f"{machine.life.id} is told to stop and does not end")

@@ -113,13 +113,13 @@ class Executor:
     # -- slots
 
     def resume(self) -> None:
-        """The lease has been confirmed: start what waited for that."""
+        """A heartbeat was answered: start what waited for that."""
         self._fill_slots()
 
     def _fill_slots(self) -> None:
         while self._waiting and self.running < self._options.concurrency:
-            if self._worker.lease_in_doubt:
-                return  # after a frost or an outage others may have run these jobs to their end: ask first
+            if self._worker.in_doubt(self._waiting[0]):
+                return  # after a frost or an outage others may have run it to its end: the next heartbeat tells
             work = self._waiting.popleft()
             # asked to stop before it began: it does not begin
             ending = self._interrupted(work) or prepare(work, self._worker.tasks, self._worker.store_time.now_us())

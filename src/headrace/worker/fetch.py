@@ -60,11 +60,12 @@ class Fetcher:
                 self.progressed_at = self._worker.monotonic()
                 await self._worker.either(self._worker.executor.room())
                 continue
+            sent = self._worker.monotonic()
             claimed = await self._claim(limit)
             if claimed is None:
                 continue
             self.progressed_at = self._worker.monotonic()
-            await self._dispatch(self._worker.table.take(claimed.jobs, self._number))
+            await self._dispatch(self._worker.table.take(claimed.jobs, self._number, sent))
             self._number += 1
             if not claimed.jobs and not claimed.more:
                 await self._idle(claimed)
@@ -92,7 +93,6 @@ class Fetcher:
         worker = self._worker
         options = worker.options
         queues = weighted_order(options.weights, worker.rng.random) if options.weights else options.queues
-        sent = worker.monotonic()
         try:
             claimed = await worker.driver.arun(Claim(worker.id, self._number, queues, limit, worker.lease_us))
         except Exception as error:  # noqa: BLE001 - a live process that no longer consumes is worse (B026)
@@ -101,7 +101,6 @@ class Fetcher:
             await worker.either(worker.heart.beat_until_answered())
             return None
         self._backoff.reset()
-        worker.confirm_lease(sent)
         worker.store_time.learn(claimed.now_us)
         return claimed
 

@@ -116,5 +116,6 @@ class Heart:
                 logger.info("cancelling job %s on request", id, extra=work.describe())
         if beaten.released:
             logger.warning("%d jobs of a lost claim reply were given back", beaten.released)
-        self._worker.confirm_lease(sent)
+        for id in works.keys() - set(beaten.lost):
+            works[id].confirmed_at = max(works[id].confirmed_at, sent)
         self._worker.executor.resume()

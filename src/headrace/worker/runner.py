@@ -86,7 +86,6 @@ class Worker:
         self._hurry = asyncio.Event()
         self._exit = Exit.STOPPED
         self._deaf = 0
-        self._confirmed_at = float("-inf")
         self.started = asyncio.Event()
 
     # -- what the parts ask of the whole
@@ -95,14 +94,9 @@ class Worker:
         """Seconds of the event loop's clock."""
         return self._loop.time()
 
-    def confirm_lease(self, sent: float) -> None:
-        """The store has answered a claim or a heartbeat that was sent at `sent`."""
-        self._confirmed_at = max(self._confirmed_at, sent)
-
-    @property
-    def lease_in_doubt(self) -> bool:
-        """Whether the lease may be over, as far as this process can tell, or will be within a heartbeat."""
-        return self.monotonic() - self._confirmed_at > self.lease_us / 1_000_000 - self.heartbeat_s
+    def in_doubt(self, work: Work) -> bool:
+        """Whether the lease of a job may be over, or will be within a heartbeat, as far as this process can tell."""
+        return self.monotonic() - work.confirmed_at > self.lease_us / 1_000_000 - self.heartbeat_s
 
     def retry_of(self, work: Work) -> Retry:
         """The retry policy of a claimed job, as far as it can be known before it is prepared."""

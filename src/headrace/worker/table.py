@@ -19,6 +19,7 @@ class Work:
     """One claimed job on its way through the worker."""
 
     __slots__ = (
+        "confirmed_at",
         "context",
         "ended",
         "envelope",
@@ -32,8 +33,9 @@ class Work:
         "trail",
     )
 
-    def __init__(self, job: ClaimedJob) -> None:
+    def __init__(self, job: ClaimedJob, confirmed_at: float) -> None:
         self.job = job
+        self.confirmed_at = confirmed_at  # when the last operation was sent whose answer said that we hold it
         self.envelope: Envelope | None = None
         self.trail: Trail | None = None
         self.task: Task[..., Any] | None = None
@@ -84,9 +86,9 @@ class Table:
     def __len__(self) -> int:
         return len(self._works)
 
-    def take(self, jobs: list[ClaimedJob], claim: int) -> list[Work]:
-        """Enter the jobs of an answered claim. A repeated answer enters none a second time."""
-        new = [Work(job) for job in jobs if (job.id, job.token) not in self._works]
+    def take(self, jobs: list[ClaimedJob], claim: int, sent: float) -> list[Work]:
+        """Enter the jobs of an answered claim that was sent at `sent`. A repeated answer enters none a second time."""
+        new = [Work(job, sent) for job in jobs if (job.id, job.token) not in self._works]
         for work in new:
             self._works[work.job.id, work.job.token] = work
         # only now: a heartbeat in between must not take these jobs for forgotten ones
