@@ -57,6 +57,8 @@ def test_a_quick_run_on_sqlite(tmp_path: Path, job: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(out.read_text())
     measured = results["variants"][f"headrace-sqlite{job}"]
+    broken = {name: measured[name]["error"] for name in ("bulk", "drain_noop", "latency") if "error" in measured[name]}
+    assert not broken, "\n".join([str(broken), *(log.read_text() for log in tmp_path.glob("logs/*"))])
     assert measured["bulk"]["median"] > 0
     assert (measured["drain_noop"]["lost"], measured["drain_noop"]["duplicated"]) == (0, 0)
     assert measured["drain_noop"]["unsettled"] == 0
