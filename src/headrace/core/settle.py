@@ -174,10 +174,8 @@ def conclude(
             return _timed_out(case, ending)
         case Decided():
             return _decided(case.with_known_task(), ending.verdict, ending.started_us)
-        case UnknownTask():
-            return _left_to_others(case, "unknown task", "UnknownTask", f"no worker knew the task {ending.task!r}")
-        case Newer():
-            return _left_to_others(case, "newer message", "NewerEnvelope", ending.problem)
+        case UnknownTask() | Newer():
+            return _left_to_others(case, ending)
         case _:
             return _ended_before_running(case, ending)
 
@@ -300,8 +298,12 @@ def _refused(case: _Case, verdict: Verdict, after: Trail, reason: str) -> Outcom
     return case.outcome(State.FAILED, reason, after)
 
 
-def _left_to_others(case: _Case, reason: str, name: str, problem: str) -> Outcome:
+def _left_to_others(case: _Case, ending: UnknownTask | Newer) -> Outcome:
     """Put back for a newer worker, for a while: a rolling deploy brings jobs that old workers do not understand."""
+    if isinstance(ending, Newer):
+        reason, name, problem = "newer message", "NewerEnvelope", ending.problem
+    else:
+        reason, name, problem = "unknown task", "UnknownTask", f"no worker knew the task {ending.task!r}"
     trail = case.trail
     since = case.now_us if trail.unknown_since_us is None else trail.unknown_since_us
     waited_us = case.now_us - since
