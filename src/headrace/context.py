@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -28,10 +29,12 @@ class JobContext(msgspec.Struct, kw_only=True):
     headers: dict[str, str] = {}
     tags: tuple[str, ...] = ()
     tenant: str | None = None
+    logged: dict[str, Any] = {}  # the arguments that every log line of this job carries
+    arguments: dict[str, Any] = {}  # as the handler gets them: for middleware (B111)
     cancel_requested: bool = False  # somebody wants this run to end: stop when it is safe to
 
     @classmethod
-    def of(cls, job: ClaimedJob, envelope: Envelope, trail: Trail, task: str) -> JobContext:
+    def of(cls, job: ClaimedJob, envelope: Envelope, trail: Trail, task: str, arguments: dict[str, Any]) -> JobContext:
         """The context of one claim."""
         deadline_us = None
         if envelope.deadline_in_us is not None or envelope.deadline_at_us is not None:
@@ -47,6 +50,7 @@ class JobContext(msgspec.Struct, kw_only=True):
             headers=envelope.headers,
             tags=envelope.tags,
             tenant=envelope.tenant,
+            arguments=arguments,
         )
 
     @property
@@ -75,6 +79,11 @@ _current: ContextVar[JobContext | None] = ContextVar("headrace_job", default=Non
 def enter(context: JobContext | None) -> None:
     """Make `context` the current one of this asyncio task, or of this copy of a thread's context."""
     _current.set(context)
+
+
+def running_job() -> JobContext | None:
+    """The job this code runs in, None where there is none."""
+    return _current.get()
 
 
 def current_job() -> JobContext:

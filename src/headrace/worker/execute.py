@@ -134,7 +134,9 @@ class Executor:
         assert work.trail is not None
         self.running += 1
         self._quiet.clear()
-        work.context = JobContext.of(work.job, work.envelope, work.trail, work.task.name)
+        work.context = JobContext.of(work.job, work.envelope, work.trail, work.task.name, work.kwargs)
+        if work.task.log:
+            work.context.logged = {name: work.kwargs.get(name) for name in work.task.log}
         run = self._run_async(work) if work.task.is_async else self._run_in_thread(work)
         work.running = asyncio.get_running_loop().create_task(run)
 
@@ -226,7 +228,7 @@ class Executor:
 
     async def _outlive(self, work: Work, thread: ThreadCall, ending: settle.Ending) -> None:
         """The handler's thread is still at it: free the slot, but start no second attempt beside it (B044)."""
-        self._threads.abandon(thread)
+        self._threads.abandon(thread, replace=work.interruption != "shutdown")
         outcome = self._conclude(work, ending)
         if work.interruption == "shutdown":
             self._report(work, self._conclude(work, settle.Released(LATE_US)))

@@ -73,13 +73,13 @@ class ThreadPool:
             free, call.taken = not call.taken, True
         return free
 
-    def abandon(self, call: ThreadCall) -> None:
-        """Count the thread of `call` as stuck and open its slot to others."""
+    def abandon(self, call: ThreadCall, *, replace: bool) -> None:
+        """Count the thread of `call` as stuck; with `replace`, a spare one serves others in its place."""
         if not call.stuck and not call.done.done():
             call.stuck = True
             self.stuck += 1
             self._busy -= 1
-            if self._busy > self._threads - self.stuck:
+            if replace and self._busy > self._threads - self.stuck:
                 self._spawn()
 
     def close(self) -> None:
