@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import logging
-import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -239,21 +238,3 @@ def test_the_log_names_the_error(caplog: pytest.LogCaptureFixture) -> None:
     assert lines[-1].endswith("Trap: no credit for order 17, run 2")
     (released,) = [record for record in caplog.records if "(released)" in record.getMessage()]
     assert released.levelname == "INFO"
-
-
-def test_chance_does_not_hide_a_fault() -> None:
-    """B009: whatever fails, the attempts are counted by the job: after five of them it has failed."""
-
-    async def main(app: Headrace) -> tuple[str, int]:
-        rng = random.Random(9)
-
-        @app.task(retry=AGAIN)
-        async def work() -> None:
-            await asyncio.sleep(rng.random())
-            raise Trap("always")
-
-        async with working_virtually(app):
-            job = await ended(app, (await work.aenqueue()).id, "failed")
-        return job.reason, job.counts["attempts"]
-
-    assert virtually(main) == ("Trap", 5)
