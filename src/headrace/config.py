@@ -30,6 +30,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     busy_timeout_s: float = 5.0  # SQLite: how long a statement waits for the file
 
     def __post_init__(self) -> None:
+        if not isinstance(self.url, str):
+            # a client may decode answers, retry by itself, or be shared: its settings cannot be trusted (B104)
+            raise ConfigError(
+                f"url is a {type(self.url).__name__}: hand over the URL; headrace opens its own connections"
+            )
         if not _NAME.match(self.name):
             raise ConfigError(
                 f"name is {self.name!r}: use letters, digits, '_' and '-', a letter first, at most 63 in all"

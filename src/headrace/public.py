@@ -25,6 +25,7 @@ from headrace.errors import (
     WrongColour,
 )
 from headrace.jobinfo import JobInfo
+from headrace.joblog import JobLogFilter
 from headrace.middleware import Middleware
 from headrace.task import Job, Task
 
@@ -41,6 +42,7 @@ __all__ = [
     "Job",
     "JobContext",
     "JobInfo",
+    "JobLogFilter",
     "LeaseLost",
     "Listed",
     "Middleware",

@@ -83,6 +83,7 @@ def test_spaces_and_any_order_are_read() -> None:
         (b'{"v":1,"id":"1","task":5,"args":{}}', "$.task"),
         (b'{"v":"1","id":"1","task":"t","args":{}}', "$.v"),
         (b'{"v":0,"id":"1","task":"t","args":{}}', "$.v"),
+        (b'{"id":"1","task":"t","args":{}}', "no field 'v'"),
         (b'{"v":2,"id":"1","task":"t","args":{}}', "version 2, this worker reads up to 1"),
         (b'{"v":1,"id":"1","task":"\xff","args":{}}', "no envelope"),
     ],

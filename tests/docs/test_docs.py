@@ -12,7 +12,9 @@ import pytest
 from headrace.core.states import mermaid
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+DOCUMENTS = sorted(
+    [ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+)
 
 
 def test_the_diagram_of_states_is_the_table() -> None:
@@ -38,7 +40,9 @@ def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text()
     (example,) = re.findall(r"```python\n(# shop_jobs\.py\n.*?)```", readme, re.DOTALL)
     (tmp_path / "shop_jobs.py").write_text(example)
-    enqueued = subprocess.run([sys.executable, "shop_jobs.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    enqueued = subprocess.run(
+        [sys.executable, "shop_jobs.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
     assert re.fullmatch(r"[0-9a-f-]{36}", enqueued.stdout.strip())
     command = [sys.executable, "-u", "-m", "headrace.cli", "work", "--app", "shop_jobs:app"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as worker:
@@ -54,5 +58,7 @@ def test_the_commands_of_the_readme_exist() -> None:
     commands = {tuple(found.split()) for found in re.findall(r"`headrace ((?:[a-z]+ ?)+?)(?: [-A-Z].*?)?`", readme)}
     assert len(commands) >= 4
     for command in commands:
-        shown = subprocess.run([sys.executable, "-m", "headrace.cli", *command, "--help"], capture_output=True, text=True, timeout=60)
+        shown = subprocess.run(
+            [sys.executable, "-m", "headrace.cli", *command, "--help"], capture_output=True, text=True, timeout=60
+        )
         assert shown.returncode == 0, command

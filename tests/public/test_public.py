@@ -19,6 +19,7 @@ PUBLIC: tuple[str, ...] = (
     "Job",
     "JobContext",
     "JobInfo",
+    "JobLogFilter",
     "LeaseLost",
     "Listed",
     "Middleware",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from headrace.cli.output import printable
+from headrace.joblog import JobLogFilter
 
 LogFormat = Literal["text", "json"]
 
@@ -80,6 +81,7 @@ def set_up(log_format: LogFormat, *, verbose: bool) -> None:
     """Send all logging of this process to standard error in `log_format`; `verbose` adds headrace's debug lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JSONFormatter() if log_format == "json" else TextFormatter())
+    handler.addFilter(JobLogFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)

@@ -61,6 +61,7 @@ _decoder = msgspec.json.Decoder(Envelope)
 _head_decoder = msgspec.json.Decoder(_Head)
 _EMPTY = msgspec.Raw(b"{}")
 _BRACE = ord("{")
+_HEAD = b'{"v":1,'
 
 
 def encode(envelope: Envelope) -> bytes:
@@ -81,9 +82,13 @@ def decode(body: bytes) -> Envelope:
     """
     try:
         envelope = _decoder.decode(body)
+        # our own begin like this; in others the version stands anywhere, but without one nobody knows the format (B098)
+        versioned = body.startswith(_HEAD) or _head_decoder.decode(body).v is not None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         # RecursionError: a message nested 100,000 deep must not take the worker down (B102)
         raise _problem(body, error) from None
+    if not versioned:
+        raise UnreadableEnvelope("the message is no envelope: it has no field 'v', the version of its format")
     if memoryview(envelope.args)[0] != _BRACE:
         raise UnreadableEnvelope("the field 'args' of the message is not a JSON object")
     return envelope

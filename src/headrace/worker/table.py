@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from headrace.context import JobContext
+from headrace.core import codec
 from headrace.core.codec import Envelope
 from headrace.core.operations import ClaimedJob, Held
 from headrace.core.trail import Trail
+from headrace.errors import UnreadableEnvelope
 from headrace.task import Task
 
 Interruption = Literal["", "timeout", "cancel", "shutdown", "lost"]
@@ -68,12 +70,19 @@ class Work:
 
     def describe(self) -> dict[str, Any]:
         """What every log line about this job carries."""
-        task = self.task.name if self.task else (self.envelope.task if self.envelope else "?")
+        task = self.task.name if self.task else self._named_task()
         attempt = (self.trail.attempts if self.trail else 0) + 1
         fields: dict[str, Any] = {"job_id": self.job.id, "task": task, "queue": self.job.queue, "attempt": attempt}
         if self.task and self.task.log:
             fields["arguments"] = {name: self.kwargs.get(name) for name in self.task.log}
         return fields
+
+    def _named_task(self) -> str:
+        """The task's name in the message, for a job that has not been prepared yet."""
+        try:
+            return (self.envelope or codec.decode(self.job.body)).task
+        except UnreadableEnvelope:
+            return "?"
 
 
 class Table:
