@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.context import JobContext, enter
 from headrace.core import settle, trail
@@ -14,12 +14,11 @@ from headrace.core.operations import Outcome
 from headrace.core.states import State
 from headrace.core.verdict import Verdict
 from headrace.worker.report import tell
+from headrace.worker.settle import Settler
+from headrace.worker.shared import Shared
 from headrace.worker.steps import prepare
 from headrace.worker.table import Work
 from headrace.worker.threads import ThreadCall, ThreadPool
-
-if TYPE_CHECKING:
-    from headrace.worker.runner import Worker
 
 logger = logging.getLogger("headrace.worker")
 
@@ -30,11 +29,12 @@ LATE_US = 2_000_000  # a job whose handler outlives the worker's grace is due ag
 class Executor:
     """Holds the jobs that wait for a slot and those that run."""
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._options = worker.options
+    def __init__(self, shared: Shared, settler: Settler) -> None:
+        self._shared = shared
+        self._settler = settler
+        self._options = shared.options
         self._waiting: deque[Work] = deque()
-        self._threads = ThreadPool(worker.options.thread_limit, "headrace-job")
+        self._threads = ThreadPool(shared.options.thread_limit, "headrace-job")
         self.running = 0
         self.finished = 0
         self._room = asyncio.Event()
@@ -69,6 +69,7 @@ class Executor:
         works = list(self._waiting)
         self._waiting.clear()
         self.give_back(works)
+        self._note_room()
         return len(works)
 
     def give_back(self, works: Iterable[Work]) -> None:
@@ -94,7 +95,7 @@ class Executor:
 
     async def end_all(self, seconds: float) -> int:
         """Grace is over: cancel what runs, wait `seconds`, hand back the rest. Returns how many do not end."""
-        works = [work for work in self._worker.table.by_id().values() if work.running is not None]
+        works = [work for work in self._shared.table.by_id().values() if work.running is not None]
         tasks = [work.running for work in works if work.running is not None]
         for work in works:
             work.interrupt("shutdown")
@@ -118,15 +119,21 @@ class Executor:
 
     def _fill_slots(self) -> None:
         while self._waiting and self.running < self._options.concurrency:
-            if self._worker.in_doubt(self._waiting[0]):
+            if self._shared.in_doubt(self._waiting[0]):
                 return  # after a frost or an outage others may have run it to its end: the next heartbeat tells
             work = self._waiting.popleft()
             # asked to stop before it began: it does not begin
-            ending = self._interrupted(work) or prepare(work, self._worker.tasks, self._worker.store_time.now_us())
+            ending = self._interrupted(work) or prepare(work, self._shared.tasks, self._shared.store_time.now_us())
             if ending is not None:
                 self._end(work, ending)
                 continue
             self._start(work)
+        self._note_room()
+
+    def _note_room(self) -> None:
+        """After every change of what runs or waits: jobs may end without ever having held a slot."""
+        if self.running + len(self._waiting) <= self._resume_at:
+            self._room.set()
 
     def _start(self, work: Work) -> None:
         assert work.task is not None
@@ -146,8 +153,6 @@ class Executor:
         if self.running == 0:
             self._quiet.set()
         self._fill_slots()
-        if self.running + len(self._waiting) <= self._resume_at:
-            self._room.set()
 
     # -- running
 
@@ -165,7 +170,7 @@ class Executor:
         """Await the handler (inside its middleware) and name how it ended. Nothing escapes (B010, B107)."""
         if (ending := self._interrupted(work)) is not None:
             return ending  # between its dispatch and this first step
-        work.started_us = self._worker.store_time.now_us()
+        work.started_us = self._shared.store_time.now_us()
         try:
             enter(work.context)
             value = await self._with_middleware(work, call)
@@ -182,7 +187,7 @@ class Executor:
         run = call
         if self._options.twice:
             run = _twice(run)
-        for layer in reversed(self._worker.middleware):
+        for layer in reversed(self._shared.middleware):
             run = layer.wrap(work.context, run)
         return await run()
 
@@ -286,7 +291,7 @@ class Executor:
         self._report(work, self._conclude(work, ending))
 
     def _conclude(self, work: Work, ending: settle.Ending) -> Outcome:
-        worker = self._worker
+        worker = self._shared
         return settle.conclude(
             work.job,
             # given back before it was prepared: what the job remembers must go back with it
@@ -303,10 +308,10 @@ class Executor:
             return  # handed back when the worker's grace was over; its handler came to an end after all
         work.ended = True
         tell(work, outcome)
-        for layer in self._worker.middleware:
+        for layer in self._shared.middleware:
             layer.tell(work.context, outcome)
         work.running = None
-        self._worker.settler.add(outcome)
+        self._settler.add(outcome)
 
 
 def _twice(run: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
