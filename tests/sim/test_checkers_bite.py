@@ -16,7 +16,7 @@ from headrace.testing.scenario import Move, Scenario
 from headrace.testing.simulator import simulate
 from headrace.worker import upkeep
 from headrace.worker.execute import Executor
-from headrace.worker.runner import Worker
+from headrace.worker.shared import Shared
 from headrace.worker.settle import Settler
 from headrace.worker.table import Table
 
@@ -216,7 +216,7 @@ def test_a_worker_that_rescues_at_once_after_an_outage_is_caught(monkeypatch: py
 
 
 def test_a_worker_that_starts_jobs_after_its_lease_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Worker, "in_doubt", lambda worker, work: False)
+    monkeypatch.setattr(Shared, "in_doubt", lambda shared, work: False)
     frosts = tuple(Move(at, "freeze", number, 20.0) for number, at in enumerate((5.0, 17.0, 30.0, 45.0)))
     found = found_in(
         Scenario(seed=seed, concurrency=1, jobs=80, moves=frosts, rates=FaultRates(delay_s=0.4)) for seed in range(15)

@@ -107,13 +107,13 @@ class Life:
     def freeze(self) -> None:
         """As SIGSTOP."""
         if self.worker is not None:
-            works = self.worker.table.by_id().values()
+            works = self.worker.shared.table.by_id().values()
             self._begun = {(work.job.id, work.job.token) for work in works if work.running is not None}
         self.group.freeze()
 
     def _may_stop(self, job: str, token: int) -> bool:
         """A worker that stops, or has lost the job, may interrupt it."""
-        return not self._holds(job, token) or (self.worker is not None and self.worker.stopping)
+        return not self._holds(job, token) or (self.worker is not None and self.worker.shared.stopping)
 
     def _over(self, task: asyncio.Task[str]) -> None:
         if self.ended or self._simulation.network.closed:

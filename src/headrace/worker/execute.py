@@ -291,16 +291,16 @@ class Executor:
         self._report(work, self._conclude(work, ending))
 
     def _conclude(self, work: Work, ending: settle.Ending) -> Outcome:
-        worker = self._shared
+        shared = self._shared
         return settle.conclude(
             work.job,
             # given back before it was prepared: what the job remembers must go back with it
             trail.decode(work.job.trail) if work.trail is None else work.trail,
             ending,
-            worker.policy(work),
-            now_us=worker.store_time.now_us(),
-            worker=worker.id,
-            rng=worker.rng,
+            shared.policy(work),
+            now_us=shared.store_time.now_us(),
+            worker=shared.id,
+            rng=shared.rng,
         )
 
     def _report(self, work: Work, outcome: Outcome) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from headrace.core import settle, trail
 from headrace.core.fair import weighted_order
 from headrace.core.operations import Claim, Claimed
 from headrace.core.ports import Wakeup
 from headrace.stores.contract import BATCH
+from headrace.worker.execute import Executor
+from headrace.worker.heartbeat import Heart
 from headrace.worker.retrying import Backoff
+from headrace.worker.settle import Settler
+from headrace.worker.shared import Shared
 from headrace.worker.table import Work
-
-if TYPE_CHECKING:
-    from headrace.worker.runner import Worker
 
 logger = logging.getLogger("headrace.worker")
 
@@ -43,45 +44,58 @@ class Pace:
 class Fetcher:
     """One claim at a time; its number grows with each answered one."""
 
-    def __init__(self, worker: Worker, wakeup: Wakeup) -> None:
-        self._worker = worker
+    def __init__(
+        self,
+        shared: Shared,
+        executor: Executor,
+        settler: Settler,
+        heart: Heart,
+        wakeup: Wakeup,
+        *,
+        nothing_left: Callable[[], None],
+    ) -> None:
+        self._shared = shared
+        self._executor = executor
+        self._settler = settler
+        self._heart = heart
         self._wakeup = wakeup
-        self._backoff = Backoff(worker.rng)
+        self._nothing_left = nothing_left
+        self._backoff = Backoff(shared.rng)
         self._pace = Pace()
         self._number = 1
         self._cautious = False  # the last claim brought a suspect: look at jobs one by one
-        self.progressed_at = worker.monotonic()
+        self.progressed_at = shared.monotonic()
 
     async def run(self) -> None:
         """Until the worker stops. Stopped by a flag between claims: what is claimed is run or handed back (B003)."""
-        while not self._worker.stopping:
+        while not self._shared.stopping:
             limit = self._limit()
             if limit <= 0:
-                self.progressed_at = self._worker.monotonic()
-                await self._worker.either(self._worker.executor.room())
+                self.progressed_at = self._shared.monotonic()
+                await self._shared.either(self._executor.room())
                 continue
-            sent = self._worker.monotonic()
+            sent = self._shared.monotonic()
             claimed = await self._claim(limit)
             if claimed is None:
                 continue
-            self.progressed_at = self._worker.monotonic()
-            await self._dispatch(self._worker.table.take(claimed.jobs, self._number, sent))
+            self.progressed_at = self._shared.monotonic()
+            await self._dispatch(self._shared.table.take(claimed.jobs, self._number, sent))
             self._number += 1
             if not claimed.jobs and not claimed.more:
                 await self._idle(claimed)
 
     def _limit(self) -> int:
         """Free slots, and a little ahead: as many jobs as this worker ends in `AHEAD_S`. 0: wait for room."""
-        executor, options = self._worker.executor, self._worker.options
+        executor, options = self._executor, self._shared.options
         in_hand = executor.running + executor.waiting
         if self._cautious:
             executor.want_room(0)
             return 0 if in_hand else 1
-        self._pace.note(executor.finished, self._worker.monotonic())
+        self._pace.note(executor.finished, self._shared.monotonic())
         ahead = int(self._pace.rate * AHEAD_S)
         capacity = options.concurrency + ahead
-        # a claim for a handful costs as much as one for many: wait until a quarter of the line is free
-        worthwhile = max(1, min(options.concurrency, ahead) // 4)
+        # a claim for a handful costs as much as one for many: while slots have enough before them, wait for a quarter
+        worthwhile = max(1, ahead // 4)
         if options.max_jobs is not None:
             capacity, worthwhile = min(capacity, options.max_jobs - executor.finished), 1
         executor.want_room(capacity - worthwhile)
@@ -90,62 +104,62 @@ class Fetcher:
 
     async def _claim(self, limit: int) -> Claimed | None:
         """None after an outage: the same number is claimed again, after a heartbeat (3b.3, 3b.4)."""
-        worker = self._worker
-        options = worker.options
-        queues = weighted_order(options.weights, worker.rng.random) if options.weights else options.queues
+        shared = self._shared
+        options = shared.options
+        queues = weighted_order(options.weights, shared.rng.random) if options.weights else options.queues
         try:
-            claimed = await worker.driver.arun(Claim(worker.id, self._number, queues, limit, worker.lease_us))
+            claimed = await shared.driver.arun(Claim(shared.id, self._number, queues, limit, shared.lease_us))
         except Exception as error:  # noqa: BLE001 - a live process that no longer consumes is worse (B026)
             # neither may hold up a shutdown while the store is away
-            await worker.either(self._backoff.pause(error, "claiming"))
-            await worker.either(worker.heart.beat_until_answered())
+            await shared.either(self._backoff.pause(error, "claiming"))
+            await shared.either(self._heart.beat_until_answered())
             return None
         self._backoff.reset()
-        worker.store_time.learn(claimed.now_us)
+        shared.store_time.learn(claimed.now_us)
         return claimed
 
     async def _dispatch(self, works: list[Work]) -> None:
-        if self._worker.stopping:  # told while the claim was under way: nothing starts any more (B003)
-            self._worker.executor.give_back(works)
+        if self._shared.stopping:  # told while the claim was under way: nothing starts any more (B003)
+            self._executor.give_back(works)
             return
         suspects = [work for work in works if work.job.trail is not None and self._is_suspect(work)]
         if not suspects:
             self._cautious = False
-            self._worker.executor.feed(works)
+            self._executor.feed(works)
             return
         self._cautious = True
-        if len(works) == 1 and not self._worker.executor.running and not self._worker.executor.waiting:
+        if len(works) == 1 and not self._executor.running and not self._executor.waiting:
             await self._run_alone(works[0])
             return
         # a suspect must not take others down with it: run the rest, and come back for the suspects one by one
         innocent = [work for work in works if work not in suspects]
-        self._worker.executor.give_back(suspects)
-        self._worker.executor.feed(innocent)
-        await self._worker.either(self._worker.executor.quiet())
-        await self._worker.either(self._worker.settler.drained())
+        self._executor.give_back(suspects)
+        self._executor.feed(innocent)
+        await self._shared.either(self._executor.quiet())
+        await self._shared.either(self._settler.drained())
 
     def _is_suspect(self, work: Work) -> bool:
         """Crashes so often that the next one may convict it. The policy of an unknown task is the default one."""
         remembered = trail.decode(work.job.trail)
-        return remembered.crashes > 0 and settle.is_suspect(remembered, self._worker.retry_of(work))
+        return remembered.crashes > 0 and settle.is_suspect(remembered, self._shared.retry_of(work))
 
     async def _run_alone(self, work: Work) -> None:
         """In an otherwise empty worker, so that a crash convicts this job and no bystander (3b.5)."""
-        await self._worker.either(self._worker.settler.drained())
+        await self._shared.either(self._settler.drained())
         logger.warning("job %s has crashed before: it runs alone", work.job.id, extra=work.describe())
-        self._worker.executor.feed([work])
-        await self._worker.either(self._worker.executor.quiet())
-        await self._worker.either(self._worker.settler.drained())
+        self._executor.feed([work])
+        await self._shared.either(self._executor.quiet())
+        await self._shared.either(self._settler.drained())
 
     async def _idle(self, claimed: Claimed) -> None:
-        if self._worker.options.burst and not self._worker.executor.running:
-            self._worker.stop()
+        if not self._executor.running:
+            self._nothing_left()
         wait = POLL_S
         if claimed.next_due_us is not None:
             wait = min(wait, max(0.001, (claimed.next_due_us - claimed.now_us) / 1_000_000))
         if wait == POLL_S:
-            wait *= 0.75 + 0.25 * self._worker.rng.random()
-        await self._worker.either(self._wakeup.wait(wait))
+            wait *= 0.75 + 0.25 * self._shared.rng.random()
+        await self._shared.either(self._wakeup.wait(wait))
 
     async def close(self) -> None:
         """Stop listening."""

@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from headrace.core.operations import Beat, Beaten
 from headrace.worker.retrying import Backoff, until_answered
-
-if TYPE_CHECKING:
-    from headrace.worker.runner import Worker
+from headrace.worker.shared import Shared
 
 logger = logging.getLogger("headrace.worker")
 
@@ -23,12 +21,14 @@ logger = logging.getLogger("headrace.worker")
 class Heart:
     """Beats, and counts clean beats: a worker may rescue others only after two in a row (3b.4)."""
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+    def __init__(self, shared: Shared, answered: Callable[[], None]) -> None:
+        """`answered` is called on the loop after each beat that the store answered."""
+        self._shared = shared
+        self._answered = answered
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._last_beat = worker.monotonic()
+        self._last_beat = shared.monotonic()
         self.clean_beats = 0
 
     def start(self) -> None:
@@ -48,13 +48,13 @@ class Heart:
     async def beat_until_answered(self) -> None:
         """After an outage: beat before the next claim, and start counting clean beats anew."""
         self.clean_beats = 0
-        sent, beat, beaten = await until_answered(self._beat_once, Backoff(self._worker.rng), "sending a heartbeat")
+        sent, beat, beaten = await until_answered(self._beat_once, Backoff(self._shared.rng), "sending a heartbeat")
         self._absorb(sent, beat, beaten, clean=False)
 
     async def run_on_loop(self) -> None:
         """Beat as a coroutine: for the simulator, whose time no thread can keep."""
         while True:
-            wait = self._worker.heartbeat_s
+            wait = self._shared.heartbeat_s
             try:
                 sent, beat, beaten = await self._beat_once()
             except Exception as error:  # noqa: BLE001 - the next beat may succeed
@@ -65,20 +65,20 @@ class Heart:
             await asyncio.sleep(wait)
 
     async def _beat_once(self) -> tuple[float, Beat, Beaten]:
-        sent, beat = self._worker.monotonic(), self._beat()
-        return sent, beat, await self._worker.driver.arun(beat)
+        sent, beat = self._shared.monotonic(), self._beat()
+        return sent, beat, await self._shared.driver.arun(beat)
 
     def _beat(self) -> Beat:
-        open_claim, held = self._worker.table.snapshot()
-        return Beat(self._worker.id, self._worker.options.queues, self._worker.lease_us, held, open_claim)
+        open_claim, held = self._shared.table.snapshot()
+        return Beat(self._shared.id, self._shared.options.queues, self._shared.lease_us, held, open_claim)
 
     def _serve(self) -> None:
         wait = 0.0
         while not self._stop.wait(wait):
-            wait = self._worker.heartbeat_s
+            wait = self._shared.heartbeat_s
             try:
-                sent, beat = self._worker.monotonic(), self._beat()
-                beaten = self._worker.driver.run(beat)
+                sent, beat = self._shared.monotonic(), self._beat()
+                beaten = self._shared.driver.run(beat)
                 self._note_lateness()
                 if not self._loop.is_closed():
                     self._loop.call_soon_threadsafe(self._absorb, sent, beat, beaten)
@@ -88,25 +88,25 @@ class Heart:
 
     def _missed(self, error: Exception) -> None:
         self.clean_beats = 0
-        logger.warning("heartbeat failed: %s", error, extra={"worker": self._worker.id})
+        logger.warning("heartbeat failed: %s", error, extra={"worker": self._shared.id})
 
     def _note_lateness(self) -> None:
-        now = self._worker.monotonic()
-        late = now - self._last_beat - self._worker.heartbeat_s
+        now = self._shared.monotonic()
+        late = now - self._last_beat - self._shared.heartbeat_s
         self._last_beat = now
-        if late > self._worker.heartbeat_s:
+        if late > self._shared.heartbeat_s:
             names = sorted(
-                {work.task.name for work in self._worker.table.by_id().values() if work.task and work.started_us}
+                {work.task.name for work in self._shared.table.by_id().values() if work.task and work.started_us}
             )
             logger.warning("heartbeat was %.1f s late; running: %s", late, ", ".join(names[:5]) or "nothing")
 
     def _absorb(self, sent: float, beat: Beat, beaten: Beaten, *, clean: bool = True) -> None:
         """On the loop: take note of the answer to `beat`, which was sent at `sent`."""
-        agrees = self._worker.store_time.learn(beaten.now_us)
+        agrees = self._shared.store_time.learn(beaten.now_us)
         self.clean_beats = self.clean_beats + 1 if clean and agrees else 0
         # by token too: a job that came back to this worker meanwhile is none of those the beat asked about
         asked = {held.id: held.token for held in beat.held}
-        works = {id: work for id, work in self._worker.table.by_id().items() if work.job.token == asked.get(id)}
+        works = {id: work for id, work in self._shared.table.by_id().items() if work.job.token == asked.get(id)}
         for id in beaten.lost:
             # one that is being settled at this moment has no handler left to stop; one that waits will not start
             if (work := works.get(id)) is not None and not work.ended and work.interrupt("lost"):
@@ -118,4 +118,4 @@ class Heart:
             logger.warning("%d jobs of a lost claim reply were given back", beaten.released)
         for id in works.keys() - set(beaten.lost):
             works[id].confirmed_at = max(works[id].confirmed_at, sent)
-        self._worker.executor.resume()
+        self._answered()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headrace.errors import ConfigError
-
-if TYPE_CHECKING:
-    from headrace.worker.runner import Worker
+from headrace.worker.execute import Executor
+from headrace.worker.shared import Shared
 
 WATCH_S = 1.0
 
@@ -26,10 +25,12 @@ def resident_bytes() -> int:
 class Limits:
     """Watches one worker."""
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._started_at = worker.monotonic()
-        limit = worker.options.max_memory
+    def __init__(self, shared: Shared, executor: Executor, recycle: Callable[[str], None]) -> None:
+        self._shared = shared
+        self._executor = executor
+        self._recycle = recycle
+        self._started_at = shared.monotonic()
+        limit = shared.options.max_memory
         baseline = resident_bytes()
         if limit is not None and baseline >= limit:
             # refused, since recycling would never bring it below: one error instead of a restart loop (B115)
@@ -41,14 +42,14 @@ class Limits:
             await asyncio.sleep(WATCH_S)
             why = self.exceeded()
             if why:
-                self._worker.recycle(why)
+                self._recycle(why)
 
     def exceeded(self) -> str:
         """Which limit is exceeded, in words; empty when none is."""
-        options, executor = self._worker.options, self._worker.executor
+        options, executor = self._shared.options, self._executor
         if options.max_jobs is not None and executor.finished >= options.max_jobs:
             return f"{executor.finished} jobs done (max_jobs {options.max_jobs})"
-        if options.max_age is not None and self._worker.monotonic() - self._started_at >= options.max_age:
+        if options.max_age is not None and self._shared.monotonic() - self._started_at >= options.max_age:
             return f"{options.max_age:.0f} s old (max_age)"
         if options.max_memory is not None and (resident := resident_bytes()) >= options.max_memory:
             return f"{resident:,} bytes resident (max_memory {options.max_memory:,})"

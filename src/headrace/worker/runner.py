@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
-from headrace.config import Config
-from headrace.core import codec, settle
 from headrace.core.operations import Leave
-from headrace.core.ports import Driver
-from headrace.core.retry import Retry
-from headrace.errors import UnreadableEnvelope
-from headrace.middleware import Middleware
 from headrace.worker.execute import Executor
 from headrace.worker.fetch import Fetcher
 from headrace.worker.heartbeat import Heart
@@ -23,9 +16,7 @@ from headrace.worker.options import WorkerOptions
 from headrace.worker.recycle import Limits
 from headrace.worker.retrying import Backoff
 from headrace.worker.settle import Settler
-from headrace.worker.steps import Tasks
-from headrace.worker.storetime import StoreTime
-from headrace.worker.table import Table, Work
+from headrace.worker.shared import Host, Shared
 from headrace.worker.upkeep import Upkeep
 
 logger = logging.getLogger("headrace.worker")
@@ -47,21 +38,6 @@ class Leftovers(NamedTuple):
     threads: int  # they cannot be cancelled
 
 
-class Host(Protocol):
-    """What a worker needs of its app."""
-
-    @property
-    def driver(self) -> Driver: ...
-    @property
-    def tasks(self) -> Tasks: ...
-    @property
-    def middleware(self) -> Sequence[Middleware]: ...
-    @property
-    def rng(self) -> random.Random: ...
-    @property
-    def config(self) -> Config: ...
-
-
 class Worker:
     """Runs the tasks of an app. `await run()` returns after `stop()`, or when a limit asks for a fresh process.
 
@@ -71,66 +47,13 @@ class Worker:
     def __init__(self, app: Host, options: WorkerOptions, *, id: str, threaded_heart: bool = True) -> None:
         self.id = id
         self.options = options
-        self.driver: Driver = app.driver
-        self.tasks: Tasks = app.tasks
-        self.middleware: Sequence[Middleware] = app.middleware
-        self.rng: random.Random = app.rng
-        self.lease_us = app.config.lease_us
-        self.heartbeat_s = app.config.heartbeat_s
-        self.table = Table()
-        self.stopping = False
+        self.shared = Shared(app, options, id)
         self._threaded_heart = threaded_heart
-        self._policies: dict[str, settle.Policy] = {}
-        self._stop = asyncio.Event()
         self._told = asyncio.Event()
         self._hurry = asyncio.Event()
         self._exit = Exit.STOPPED
         self._deaf = 0
         self.started = asyncio.Event()
-
-    # -- what the parts ask of the whole
-
-    def monotonic(self) -> float:
-        """Seconds of the event loop's clock."""
-        return self._loop.time()
-
-    def in_doubt(self, work: Work) -> bool:
-        """Whether the lease of a job may be over, or will be within a heartbeat, as far as this process can tell."""
-        return self.monotonic() - work.confirmed_at > self.lease_us / 1_000_000 - self.heartbeat_s
-
-    def retry_of(self, work: Work) -> Retry:
-        """The retry policy of a claimed job, as far as it can be known before it is prepared."""
-        try:
-            task = self.tasks.get(codec.decode(work.job.body).task)
-        except UnreadableEnvelope:
-            task = None
-        return task.retry if task else Retry()
-
-    def policy(self, work: Work) -> settle.Policy:
-        """What bounds the retries of this job."""
-        task = work.task
-        if task is None:
-            return settle.Policy(Retry())
-        policy = self._policies.get(task.name)
-        if policy is None:
-            policy = self._policies[task.name] = settle.Policy(task.retry, keep_us=task.keep_us)
-        envelope = work.envelope
-        if envelope is not None and (envelope.deadline_at_us is not None or envelope.deadline_in_us is not None):
-            _, deadline = settle.limits(work.job.created_us, work.job.base_us, envelope)
-            return settle.Policy(task.retry, keep_us=task.keep_us, deadline_us=deadline)
-        return policy
-
-    async def either(self, wait: Coroutine[Any, Any, object]) -> None:
-        """Await `wait`, but no longer than until the worker stops."""
-        waits = [asyncio.ensure_future(wait), asyncio.ensure_future(self._stop.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waits:
-                one.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
-        if not waits[0].cancelled():
-            waits[0].result()
 
     # -- start and stop
 
@@ -144,18 +67,18 @@ class Worker:
         logger.info("worker %s was told to stop%s", self.id, " at once" if self._hurry.is_set() else "")
         self._told.set()
         self._exit = Exit.STOPPED
-        self._stop_claiming()
+        self.shared.stop_claiming()
+
+    def _nothing_left(self) -> None:
+        if self.options.burst:
+            self.stop()
 
     def recycle(self, why: str) -> None:
         """Drain for as long as that takes, then end with `Exit.RECYCLE`."""
-        if not self.stopping:
+        if not self.shared.stopping:
             logger.info("recycling: %s", why, extra={"worker": self.id})
             self._exit = Exit.RECYCLE
-            self._stop_claiming()
-
-    def _stop_claiming(self) -> None:
-        self.stopping = True
-        self._stop.set()
+            self.shared.stop_claiming()
 
     @property
     def exit(self) -> Exit:
@@ -169,25 +92,23 @@ class Worker:
 
     async def run(self) -> Exit:
         """Work until stopped."""
-        self._loop = asyncio.get_running_loop()
-        self.store_time = StoreTime(self.monotonic)
-        self.settler = Settler(self.driver, self.id, self.table, self.rng)
-        self.executor = Executor(self)
-        self.heart = Heart(self)
-        self.fetcher = Fetcher(self, self.driver.wakeup(self.id, self.options.queues))
-        upkeep = Upkeep(self)
-        await self.either(self.heart.beat_until_answered())
+        shared, driver = self.shared, self.shared.driver
+        self.settler = Settler(driver, self.id, shared.table, shared.rng)
+        self.executor = Executor(shared, self.settler)
+        self.heart = Heart(shared, answered=self.executor.resume)
+        wakeup = driver.wakeup(self.id, self.options.queues)
+        self.fetcher = Fetcher(shared, self.executor, self.settler, self.heart, wakeup, nothing_left=self._nothing_left)
+        upkeep = Upkeep(shared, self.executor, self.heart)
+        limits = Limits(shared, self.executor, self.recycle)
+        await shared.either(self.heart.beat_until_answered())
         background = [
-            self._keep(part)
-            for part in (self.settler.run, upkeep.rescue, upkeep.prune, upkeep.unhoard, Limits(self).watch)
+            self._keep(part) for part in (self.settler.run, upkeep.rescue, upkeep.prune, upkeep.unhoard, limits.watch)
         ]
         if self._threaded_heart:
             self.heart.start()
         else:
             background.append(self._keep(self.heart.run_on_loop))
-        logger.info(
-            "worker %s started on %s: queues %s", self.id, self.driver.describe(), ", ".join(self.options.queues)
-        )
+        logger.info("worker %s started on %s: queues %s", self.id, driver.describe(), ", ".join(self.options.queues))
         self.started.set()
         try:
             await self._keep(self.fetcher.run)
@@ -201,14 +122,14 @@ class Worker:
         """Run a part of the worker; should it ever raise, say so and start it again (B026)."""
 
         async def kept() -> None:
-            backoff = Backoff(self.rng)
+            backoff = Backoff(self.shared.rng)
             while True:
                 try:
                     return await part()
                 except Exception as error:  # noqa: BLE001 - logged whole by pause()
                     await backoff.pause(error, f"running {part.__qualname__}")
 
-        return self._loop.create_task(kept(), name=part.__qualname__)
+        return self.shared.loop.create_task(kept(), name=part.__qualname__)
 
     async def _drain(self) -> None:
         """Finish within grace; then cancel, and hand back what does not end even so."""
@@ -256,7 +177,7 @@ class Worker:
 
     async def _leave(self) -> None:
         async def leave() -> None:
-            released = await self.driver.arun(Leave(self.id, self.options.queues))
+            released = await self.shared.driver.arun(Leave(self.id, self.options.queues))
             if released:
                 logger.warning("handed back %d jobs that did not end", released)
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
 from headrace.core.operations import Prune, Rescue
+from headrace.worker.execute import Executor
+from headrace.worker.heartbeat import Heart
 from headrace.worker.retrying import Backoff, until_answered
-
-if TYPE_CHECKING:
-    from headrace.worker.runner import Worker
+from headrace.worker.shared import Shared
 
 logger = logging.getLogger("headrace.worker")
 
@@ -26,20 +25,22 @@ WAITED_S = 1.0  # a job claimed ahead of a slot goes back when no slot came free
 
 
 class Upkeep:
-    """Two periodic, jittered loops."""
+    """Periodic, jittered loops."""
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+    def __init__(self, shared: Shared, executor: Executor, heart: Heart) -> None:
+        self._shared = shared
+        self._executor = executor
+        self._heart = heart
 
     async def rescue(self) -> None:
         """Until cancelled."""
-        backoff = Backoff(self._worker.rng)
+        backoff = Backoff(self._shared.rng)
         while True:
-            await self._sleep(min(RESCUE_S, self._worker.heartbeat_s))
-            if self._worker.heart.clean_beats < CLEAN_BEATS:
+            await self._sleep(min(RESCUE_S, self._shared.heartbeat_s))
+            if self._heart.clean_beats < CLEAN_BEATS:
                 continue  # a store that was away must not make everybody look dead (3b.4)
             try:
-                rescued = await self._worker.driver.arun(Rescue(self._worker.options.queues))
+                rescued = await self._shared.driver.arun(Rescue(self._shared.options.queues))
             except Exception as error:  # noqa: BLE001 - logged by pause()
                 # not tried again at once: by the time the store is back, leases of the living may be over (3b.4)
                 await backoff.pause(error, "rescuing jobs of dead workers")
@@ -55,18 +56,18 @@ class Upkeep:
 
     async def prune(self) -> None:
         """Until cancelled."""
-        backoff = Backoff(self._worker.rng)
+        backoff = Backoff(self._shared.rng)
         prune = Prune(FAILED_AGE_US, FAILED_MOST)
         pruned = 0
         while True:
             # on while there is more: failures that come faster than one step a minute must not fill the store (B025)
             if pruned < prune.limit:
                 await self._sleep(PRUNE_S)
-            pruned = await until_answered(lambda: self._worker.driver.arun(prune), backoff, "pruning")
+            pruned = await until_answered(lambda: self._shared.driver.arun(prune), backoff, "pruning")
 
     async def unhoard(self) -> None:
         """Give back jobs that were claimed ahead and found no slot: another worker may be free. Until cancelled."""
-        executor = self._worker.executor
+        executor = self._executor
         while True:
             started = executor.finished
             await asyncio.sleep(WAITED_S)
@@ -74,4 +75,4 @@ class Upkeep:
                 logger.info("giving back %d jobs claimed ahead: every slot is busy", executor.release_waiting())
 
     async def _sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds * (0.75 + 0.5 * self._worker.rng.random()))
+        await asyncio.sleep(seconds * (0.75 + 0.5 * self._shared.rng.random()))

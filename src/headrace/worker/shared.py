@@ -1,0 +1,111 @@
+"""What all parts of one worker share: its settings, the store, the clock, the table of what it holds, the stop sign."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
+
+from headrace.config import Config
+from headrace.core import codec, settle
+from headrace.core.ports import Driver
+from headrace.core.retry import Retry
+from headrace.errors import UnreadableEnvelope
+from headrace.middleware import Middleware
+from headrace.worker.options import WorkerOptions
+from headrace.worker.steps import Tasks
+from headrace.worker.storetime import StoreTime
+from headrace.worker.table import Table, Work
+
+
+class Host(Protocol):
+    """What a worker needs of its app."""
+
+    @property
+    def driver(self) -> Driver: ...
+    @property
+    def tasks(self) -> Tasks: ...
+    @property
+    def middleware(self) -> Sequence[Middleware]: ...
+    @property
+    def rng(self) -> random.Random: ...
+    @property
+    def config(self) -> Config: ...
+
+
+class Shared:
+    """Handed to every part; the parts know each other only where their constructors say so."""
+
+    def __init__(self, app: Host, options: WorkerOptions, id: str) -> None:
+        self.id = id
+        self.options = options
+        self.driver: Driver = app.driver
+        self.tasks: Tasks = app.tasks
+        self.middleware: Sequence[Middleware] = app.middleware
+        self.rng: random.Random = app.rng
+        self.lease_us = app.config.lease_us
+        self.heartbeat_s = app.config.heartbeat_s
+        self.table = Table()
+        self.store_time = StoreTime(self.monotonic)
+        self._policies: dict[str, settle.Policy] = {}
+        self._stop = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop the worker runs in, as of its first use there."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    @property
+    def stopping(self) -> bool:
+        """No claim begins any more."""
+        return self._stop.is_set()
+
+    def stop_claiming(self) -> None:
+        """Let no claim begin any more, and wake whoever waits for a reason to."""
+        self._stop.set()
+
+    def monotonic(self) -> float:
+        """Seconds of the event loop's clock."""
+        return self.loop.time()
+
+    def in_doubt(self, work: Work) -> bool:
+        """Whether the lease of a job may be over, or will be within a heartbeat, as far as this process can tell."""
+        return self.monotonic() - work.confirmed_at > self.lease_us / 1_000_000 - self.heartbeat_s
+
+    def retry_of(self, work: Work) -> Retry:
+        """The retry policy of a claimed job, as far as it can be known before it is prepared."""
+        try:
+            task = self.tasks.get(codec.decode(work.job.body).task)
+        except UnreadableEnvelope:
+            task = None
+        return task.retry if task else Retry()
+
+    def policy(self, work: Work) -> settle.Policy:
+        """What bounds the retries of this job."""
+        task = work.task
+        if task is None:
+            return settle.Policy(Retry())
+        policy = self._policies.get(task.name)
+        if policy is None:
+            policy = self._policies[task.name] = settle.Policy(task.retry, keep_us=task.keep_us)
+        envelope = work.envelope
+        if envelope is not None and (envelope.deadline_at_us is not None or envelope.deadline_in_us is not None):
+            _, deadline = settle.limits(work.job.created_us, work.job.base_us, envelope)
+            return settle.Policy(task.retry, keep_us=task.keep_us, deadline_us=deadline)
+        return policy
+
+    async def either(self, wait: Coroutine[Any, Any, object]) -> None:
+        """Await `wait`, but no longer than until the worker stops."""
+        waits = [asyncio.ensure_future(wait), asyncio.ensure_future(self._stop.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+        if not waits[0].cancelled():
+            waits[0].result()
