@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ class Works:
         self.processes.append(process)
         number = len(self.processes) - 1
         if wait:
-            wait_until(lambda: " started on " in self.log(number), 30, "the worker's start")
+            self._wait(lambda: " started on " in self.log(number), 30, "the worker's start")
         return process
 
     def log(self, number: int) -> str:
@@ -125,10 +125,14 @@ class Works:
         return self._said.read_text().splitlines()
 
     def wait_for(self, line: str, times: int = 1, seconds: float = 30) -> None:
+        self._wait(lambda: self.said.count(line) >= times, seconds, f"{line!r} of the handlers")
+
+    def _wait(self, predicate: Callable[[], bool], seconds: float, what: str) -> None:
         try:
-            wait_until(lambda: self.said.count(line) >= times, seconds, f"{line!r} of the handlers")
+            wait_until(predicate, seconds, what)
         except AssertionError as error:
-            error.add_note("\n".join(self.log(number) for number in range(len(self.processes))))
+            for number, process in enumerate(self.processes):
+                error.add_note(f"worker {number}, exit code {process.poll()}:\n{self.log(number)}")
             raise
 
     def close(self) -> None:

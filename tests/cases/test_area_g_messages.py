@@ -99,7 +99,7 @@ async def test_values_arrive_as_they_were_sent(number: int, app: Headrace) -> No
         (Any, {"a": [float("nan")]}, "nan"),
         (str, "\ud800", "value"),
     ],
-    ids=str,
+    ids=["2**70", "UUID as Any", "set as Any", "object", "NaN", "Infinity", "in a list", "in a dict", "surrogate"],
 )
 async def test_values_that_would_change_are_refused_at_enqueue(
     annotation: Any, value: Any, words: str, app: Headrace
