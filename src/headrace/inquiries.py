@@ -128,11 +128,11 @@ def prune(
     """Delete old failed jobs, batch by batch."""
     pruned = 0
     while True:
-        batch: int = yield ops.Prune(age_us, most, queue, task, PAGE)
-        pruned += batch
+        batch: ops.Pruned = yield ops.Prune(age_us, most, queue, task, PAGE)
+        pruned += batch.failed
         if progress:
             progress(pruned, 0)
-        if batch < PAGE:
+        if not batch.more:
             return pruned
 
 

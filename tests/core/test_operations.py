@@ -18,6 +18,7 @@ def outcome(state: State, delay_us: int = 0) -> ops.Outcome:
 ORPHAN = ops.Orphan("a", "q", 1, "w", None, alone=True)
 CLAIMED = ops.ClaimedJob("a", "q", 1, b"{}", None, 1, 1)
 CLAIM = ops.Claim("w", 1, ("q",), 10, 1000)
+HELD = ops.Held("a", "q", 1)
 BEAT = ops.Beat("w", ("q",), 1000, (), 1)
 
 RINGING = [
@@ -42,14 +43,14 @@ SILENT = [
     (CLAIM, ops.Claimed(1, [CLAIMED], more=False, next_due_us=None)),
     (ops.Rescue(("q",)), ops.Rescued([])),
     (ops.Replay(("a",)), ops.Replayed([], {"a": "absent"})),
-    (BEAT, ops.Beaten(1, ["a"], ["b"], 0)),
+    (BEAT, ops.Beaten(1, [HELD], [HELD], 0)),
     (ops.Leave("w", ("q",)), 0),
     (ops.Prepare(), None),
     (ops.Cancel("a"), "cancelled"),
     (ops.Get("a"), None),
     (ops.Queues(), []),
     (ops.Forget(("a",)), 1),
-    (ops.Prune(), 3),
+    (ops.Prune(), ops.Pruned(3, more=True)),
     (ops.Inspect(), []),
 ]
 

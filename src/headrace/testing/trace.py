@@ -30,8 +30,8 @@ class Event(NamedTuple):
                 return not (lost or cancel or released)
             case ops.Rescue(), ops.Rescued(jobs=rescued):
                 return not rescued
-            case ops.Prune(), int(pruned):
-                return not pruned
+            case ops.Prune(), ops.Pruned(failed=failed, more=more):
+                return not (failed or more)
         return False
 
 
@@ -52,7 +52,8 @@ def _operation(operation: ops.Operation[Any], answer: Any) -> str:
             )
             return f"{name} {', '.join(told)}"
         case ops.Beat(held=held, open_claim=number), ops.Beaten(lost=lost, cancel=cancel, released=released):
-            return f"{name} #{number} {[one.id for one in held]}: lost {lost}, cancel {cancel}, released {released}"
+            known, lost_ids, cancel_ids = ([one.id for one in some] for some in (held, lost, cancel))
+            return f"{name} #{number} {known}: lost {lost_ids}, cancel {cancel_ids}, released {released}"
         case ops.Rescue(), ops.Rescued(jobs=rescued):
             told = (f"{one.id} from {one.worker}{' alone' if one.alone else ''}" for one in rescued)
             return f"{name} {', '.join(told) or 'nothing'}"

@@ -141,8 +141,9 @@ class Changes:
         )
 
     def _seen(self, worker: str, until: int) -> Worker:
+        """Set the lease, also to an earlier moment: a clock that was set back must not leave one that lasts for hours."""
         row = self.workers.setdefault(worker, Worker(until))
-        row.lease_until_us = max(row.lease_until_us, until)
+        row.lease_until_us = until
         return row
 
     def _held_by(self, worker: str) -> list[Job]:
@@ -197,9 +198,9 @@ class Changes:
     def _beat(self, op: ops.Beat, now: int) -> ops.Beaten:
         self._seen(op.worker, now + op.lease_us)
         mine = {job.new.id: job for job in self._held_by(op.worker)}
-        lost = [held.id for held in op.held if held.id not in mine or mine[held.id].token != held.token]
+        lost = [held for held in op.held if held.id not in mine or mine[held.id].token != held.token]
         known = {held.id for held in op.held}
-        cancel = [held.id for held in op.held if held.id not in lost and mine[held.id].cancel]
+        cancel = [held for held in op.held if held not in lost and mine[held.id].cancel]
         unknown = [job for job in mine.values() if job.new.id not in known and job.claim < op.open_claim]
         self._release(unknown, now)
         return ops.Beaten(now, lost, cancel, len(unknown))
@@ -225,6 +226,8 @@ class Changes:
         return len(held)
 
     def _rescue(self, op: ops.Rescue, now: int) -> ops.Rescued:
+        if op.not_after_us is not None and now > op.not_after_us:
+            return ops.Rescued([])
         orphans: list[ops.Orphan] = []
         for worker in self._dead(op.queues, now):
             if len(orphans) < op.limit:
@@ -304,11 +307,28 @@ class Changes:
             self.gone.pop(id, None)
         return len(found)
 
-    def _prune(self, op: ops.Prune, now: int) -> int:
-        self.gone = {id: row for id, row in self.gone.items() if row[0] > now}
-        self.keys = {key: row for key, row in self.keys.items() if row[0] in self.jobs or row[1] > now}
-        for id in [id for id, job in self.jobs.items() if job.keep_until_us is not None and job.keep_until_us <= now]:
+    def _prune(self, op: ops.Prune, now: int) -> ops.Pruned:
+        kept = [
+            (job.keep_until_us, id)
+            for id, job in self.jobs.items()
+            if job.keep_until_us is not None and job.keep_until_us <= now
+        ]
+        gone = [id for id, (until, _) in self.gone.items() if until <= now]
+        keys = [key for key, (id, until) in self.keys.items() if id not in self.jobs and until <= now]
+        old = self._old_failed(op, now)
+        for _, id in sorted(kept)[: op.limit]:
             del self.jobs[id]
+        for id in gone[: op.limit]:
+            del self.gone[id]
+        for key in keys[: op.limit]:
+            del self.keys[key]
+        for id in old[: op.limit]:
+            del self.jobs[id]
+        more = any(len(over) > op.limit for over in (kept, gone, keys, old))
+        return ops.Pruned(len(old[: op.limit]), more)
+
+    def _old_failed(self, op: ops.Prune, now: int) -> list[str]:
+        """Failed jobs that are too old or too many, the oldest first."""
         failed = sorted(
             (
                 job
@@ -318,11 +338,8 @@ class Changes:
             key=lambda job: (job.finished_us or 0, job.new.id),
         )
         beyond = max(0, len(failed) - op.most) if op.most is not None else 0
-        old = [
-            job
+        return [
+            job.new.id
             for place, job in enumerate(failed)
             if place < beyond or (op.age_us is not None and (job.finished_us or 0) <= now - op.age_us)
         ]
-        for job in old[: op.limit]:
-            del self.jobs[job.new.id]
-        return len(old[: op.limit])

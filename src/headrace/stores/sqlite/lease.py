@@ -18,14 +18,14 @@ def beat(op: ops.Beat, now: int) -> Plan[ops.Beaten]:
     yield from seen(op.worker, now + op.lease_us)
     rows = yield Statement("lease.held", {"worker": op.worker})
     mine = {id: (token, cancel) for id, token, _, cancel in rows}
-    lost: list[str] = []
-    cancel: list[str] = []
+    lost: list[ops.Held] = []
+    cancel: list[ops.Held] = []
     for held in op.held:
         token, asked = mine.get(held.id, (None, 0))
         if token != held.token:
-            lost.append(held.id)
+            lost.append(held)
         elif asked:
-            cancel.append(held.id)
+            cancel.append(held)
     known = {held.id for held in op.held}
     unknown = {id for id, _, number, _ in rows if id not in known and number < op.open_claim}
     if unknown:
@@ -55,6 +55,8 @@ def _give_back(worker: str, ids: set[str], now: int) -> Plan[None]:
 
 def rescue(op: ops.Rescue, now: int) -> Plan[ops.Rescued]:
     """Give back the jobs of dead workers with one crash more, then forget the dead that hold nothing."""
+    if op.not_after_us is not None and now > op.not_after_us:
+        return ops.Rescued([])
     rows = yield Statement("lease.orphans", {"queues": listed(op.queues), "now": now})
     orphans: list[ops.Orphan] = []
     for id, queue, token, worker, raw, alone, cancel in rows:

@@ -13,8 +13,6 @@ from headrace.stores.sqlite.enqueue import find_holders, take_places
 from headrace.stores.sqlite.settle import cancel_waiting
 from headrace.stores.sqlite.text import batches, listed
 
-SWEEP = 10_000  # most tombstones and most kept jobs that one prune deletes: transactions stay short
-
 
 def cancel(op: ops.Cancel, now: int) -> Plan[Literal["cancelled", "requested", "finished", "absent"]]:
     """End a waiting job, or leave a note for the worker of a running one."""
@@ -83,18 +81,26 @@ def forget(op: ops.Forget, now: int) -> Plan[int]:
     return count
 
 
-def prune(op: ops.Prune, now: int) -> Plan[int]:
+def prune(op: ops.Prune, now: int) -> Plan[ops.Pruned]:
     """Delete what is over: tombstones, kept jobs, and failed ones by age and number, the oldest first."""
-    yield Statement("operate.prune_gone", {"now": now, "limit": SWEEP})
-    yield Statement("operate.prune_kept", {"now": now, "limit": SWEEP})
+    yield Statement("operate.prune_gone", {"now": now, "limit": op.limit})
+    yield Statement("operate.prune_kept", {"now": now, "limit": op.limit})
+    left = yield Statement("operate.left", {"now": now})
+    failed, more = yield from _prune_failed(op, now)
+    return ops.Pruned(failed, more or bool(left[0][0]))
+
+
+def _prune_failed(op: ops.Prune, now: int) -> Plan[tuple[int, bool]]:
+    """How many went, and whether some are left that should."""
     if op.age_us is None and op.most is None:
-        return 0
+        return 0, False
     filters = {"queue": op.queue, "task": op.task}
     before = now - op.age_us if op.age_us is not None else -1
     rows = yield Statement("operate.count_failed", {"before": before, **filters})
     total, old = rows[0]
     beyond = max(0, total - op.most) if op.most is not None else 0
-    count = min(op.limit, max(beyond, old))
+    over = int(max(beyond, old))
+    count = min(op.limit, over)
     if count > 0:
         yield Statement("operate.prune_failed", {"limit": count, **filters})
-    return int(count)
+    return count, over > count

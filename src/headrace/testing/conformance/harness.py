@@ -148,12 +148,18 @@ class Harness:
         self, *held: ops.ClaimedJob, worker: str = "w1", queues: Iterable[str] = (QUEUE,), open_claim: int = 0
     ) -> ops.Beaten:
         """A heartbeat."""
-        claims = tuple(ops.Held(claimed.id, claimed.queue, claimed.token) for claimed in held)
+        claims = tuple(ops.Held(each.id, each.queue, each.token) for each in held)
         return self.run(ops.Beat(worker, tuple(queues), LEASE, claims, open_claim))
 
     def rescue(self, queues: Iterable[str] = (QUEUE,), limit: int = 1000) -> list[ops.Orphan]:
         """Take jobs from dead workers."""
         return self.run(ops.Rescue(tuple(queues), limit)).jobs
+
+    def prune(self, age_us: int | None = None, most: int | None = None, **options: Any) -> int:
+        """How many failed jobs one prune deletes, after which nothing may be left over."""
+        pruned = self.run(ops.Prune(age_us, most, **options))
+        assert not pruned.more
+        return pruned.failed
 
     def crash(self) -> list[ops.Orphan]:
         """Let all leases run out and rescue."""
@@ -193,6 +199,11 @@ class Harness:
 
         with ThreadPoolExecutor(len(calls)) as pool:
             return list(pool.map(meet, calls))
+
+
+def held(claimed: ops.ClaimedJob) -> ops.Held:
+    """The claim as its worker tells it in a heartbeat."""
+    return ops.Held(claimed.id, claimed.queue, claimed.token)
 
 
 def outcome(claimed: ops.ClaimedJob, state: State, **options: Any) -> ops.Outcome:

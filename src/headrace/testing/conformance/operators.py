@@ -195,7 +195,7 @@ def an_empty_store_has_nothing_to_show(h: Harness) -> None:
     assert h.rescue() == []
     assert h.run(ops.Promote((QUEUE,))) == 0
     assert h.run(ops.Forget(("a",))) == 0
-    assert h.run(ops.Prune(age_us=0, most=0)) == 0
+    assert h.prune(age_us=0, most=0) == 0
 
 
 @guarantee

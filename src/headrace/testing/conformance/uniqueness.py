@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
 from headrace.testing.clock import MICROSECONDS
@@ -69,12 +71,13 @@ def a_key_is_free_after_a_job_was_cancelled(h: Harness) -> None:
 @guarantee
 def a_key_is_free_after_its_failed_job_was_forgotten_or_pruned(h: Harness) -> None:
     """B054, also when the key had been taken again by a replay."""
-    for id, removal in (("a", ops.Forget(("a",))), ("b", ops.Prune(most=0))):
+    removals: dict[str, Callable[[], int]] = {"a": lambda: h.run(ops.Forget(("a",))), "b": lambda: h.prune(most=0)}
+    for id, remove in removals.items():
         h.finished(job(id, unique="k"), State.FAILED)
         assert h.run(ops.Replay((id,))).replayed == [id]
         assert _held_by(h, id)
         assert h.settle(h.take(1)[0], State.FAILED)
-        assert h.run(removal) == 1
+        assert remove() == 1
         assert _is_free(h)
 
 

@@ -4,10 +4,11 @@
 select last_claim from headrace_workers where worker = :worker;
 
 -- name: seen
--- A sign of life; a lease never gets shorter.
+-- A sign of life. The lease is set, also to an earlier moment: a clock that was set back must not leave one that
+-- lasts for hours.
 insert into headrace_workers (worker, lease_until_us, last_claim) values (:worker, :until_us, :number)
 on conflict (worker) do update set
-    lease_until_us = max(lease_until_us, excluded.lease_until_us),
+    lease_until_us = excluded.lease_until_us,
     last_claim = max(last_claim, excluded.last_claim);
 
 -- name: look

@@ -38,8 +38,13 @@ delete from headrace_gone where id in (select id from headrace_gone where until_
 -- name: prune_kept
 delete from headrace_ended where id in (
     select id from headrace_ended
-    where keep_until_us is not null and keep_until_us <= :now order by keep_until_us limit :limit
+    where keep_until_us is not null and keep_until_us <= :now order by keep_until_us, id limit :limit
 );
+
+-- name: left
+-- Whether tombstones or kept jobs are left whose time is over.
+select exists (select 1 from headrace_gone where until_us <= :now)
+    or exists (select 1 from headrace_ended where keep_until_us is not null and keep_until_us <= :now);
 
 -- name: count_failed
 -- All failed jobs of a filter, and those that ended before a moment.
