@@ -13,13 +13,12 @@ from headrace.core.errortext import ErrorText, as_text, describe, drop_frames
 from headrace.core.operations import ClaimedJob, Outcome
 from headrace.core.retry import BACKOFFS, Retry
 from headrace.core.states import State
-from headrace.core.trail import EMPTY, TEXT, TRACEBACK, Mishap, Trail, clean, encode
+from headrace.core.trail import TEXT, TRACEBACK, Mishap, Trail, clean, encode
 from headrace.core.verdict import Cancel, RetryIn, Snooze, Verdict
 
 if TYPE_CHECKING:
     from headrace.core.codec import Envelope
 
-EMPTY_TRAIL = EMPTY
 SECOND = 1_000_000
 DAY_US = 24 * 3600 * SECOND
 UNKNOWN_CAP_S = 30.0  # longest pause before a job of an unknown task is offered again, give or take a quarter
@@ -63,9 +62,10 @@ class Decided(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """Given back unharmed: due at once in its old place, or after `delay_us`."""
+    """Given back unharmed: due at once in its old place, or after `delay_us`. `started`: its handler had begun."""
 
     delay_us: int = 0
+    started: bool = False
     why: str = "released"
 
 
@@ -183,9 +183,10 @@ def conclude(
 def _ended_before_running(case: _Case, ending: Ending) -> Outcome:
     trail, keep_us = case.trail, case.policy.cancelled_keep_us
     match ending:
-        case Released(delay_us=delay_us, why=why):
+        case Released(delay_us=delay_us, why=why, started=started):
             state = State.SCHEDULED if delay_us else State.READY
-            return case.outcome(state, why, replace(trail, releases=trail.releases + 1), delay_us=delay_us)
+            after = replace(trail, releases=trail.releases + 1, started=trail.started or started)
+            return case.outcome(state, why, after, delay_us=delay_us)
         case Expired():
             return case.outcome(State.EXPIRED, "expired", trail, keep_us=keep_us)
         case CancelledByUser():

@@ -50,7 +50,13 @@ class Trail(msgspec.Struct, frozen=True, omit_defaults=True):
     unknown_since_us: Moment | None = None  # first met by a worker that does not know the task
     unknowns: Count = 0
     alone: bool = False  # the last crash was its own doing: the worker held nothing else
+    started: bool = False  # its handler began at least once, whatever came of it
     history: tuple[Mishap, ...] = ()
+
+    @property
+    def has_started(self) -> bool:
+        """Whether its handler has ever begun."""
+        return self.started or bool(self.attempts or self.crashes or self.snoozes)
 
     def with_mishap(self, mishap: Mishap) -> Trail:
         """A copy with one entry more, the oldest dropped beyond `HISTORY`."""

@@ -169,7 +169,7 @@ class Ledger:
             self.broken("counts", job.id, f"came with {trail.decode(job.trail)}, not {entry.counts}")
 
     def _seen(self, worker: str, until: int) -> None:
-        self.leases[worker] = max(until, self.leases.get(worker, 0))
+        self.leases[worker] = until
 
     def _settle(self, op: ops.Settle, answers: list[bool], now: int) -> None:
         for outcome, taken in zip(op.outcomes, answers, strict=True):
@@ -243,9 +243,9 @@ class Ledger:
 
     def _beat(self, op: ops.Beat, answer: ops.Beaten, now: int) -> None:
         self._seen(op.worker, now + op.lease_us)
-        lost = {held.id for held in op.held if not self._has(op.worker, held)}
+        lost = {held for held in op.held if not self._has(op.worker, held)}
         if set(answer.lost) != lost:
-            self.broken("live lease", "", f"{op.worker} was told it lost {answer.lost}, not {sorted(lost)}")
+            self.broken("live lease", "", f"{op.worker} was told it lost {answer.lost}, not {lost}")
         known = {held.id for held in op.held}
         forgotten = [
             entry for entry in self.held_by(op.worker) if entry.new.id not in known and entry.claim < op.open_claim
@@ -274,6 +274,10 @@ class Ledger:
             self._move(entry, State.CANCELLED if entry.cancel else State.READY, now)
 
     def _rescue(self, op: ops.Rescue, answer: ops.Rescued, now: int) -> None:
+        if op.not_after_us is not None and now > op.not_after_us:
+            if answer.jobs:
+                self.broken("rescue", "", "the store's clock had jumped, and the living were taken for dead")
+            return
         held = {orphan.worker: len(self.held_by(orphan.worker)) for orphan in answer.jobs}
         for orphan in answer.jobs:
             entry = self.jobs.get(orphan.id)

@@ -107,7 +107,7 @@ class Life:
     def freeze(self) -> None:
         """As SIGSTOP."""
         if self.worker is not None:
-            works = self.worker.shared.table.by_id().values()
+            works = self.worker.shared.table.works()
             self._begun = {(work.job.id, work.job.token) for work in works if work.running is not None}
         self.group.freeze()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -18,12 +19,16 @@ from headrace.worker.settle import Settler
 from headrace.worker.shared import Shared
 from headrace.worker.steps import prepare
 from headrace.worker.table import Work
-from headrace.worker.threads import ThreadCall, ThreadPool
+from headrace.worker.threads import NoThreadError, ThreadCall, ThreadPool
 
 logger = logging.getLogger("headrace.worker")
 
 RECANCEL_S = 1.0  # a handler that swallows its cancellation is cancelled again this often
 LATE_US = 2_000_000  # a job whose handler outlives the worker's grace is due again after this
+
+
+class NotBegunError(Exception):
+    """A call that waited for a thread was not wanted any more when it got one."""
 
 
 class Executor:
@@ -61,7 +66,9 @@ class Executor:
 
     def feed(self, works: Iterable[Work]) -> None:
         """Run `works` as slots come free."""
-        self._waiting.extend(works)
+        for work in works:
+            work.fed = True
+            self._waiting.append(work)
         self._fill_slots()
 
     def release_waiting(self) -> int:
@@ -72,10 +79,10 @@ class Executor:
         self._note_room()
         return len(works)
 
-    def give_back(self, works: Iterable[Work]) -> None:
-        """Return `works` unharmed, without starting them."""
+    def give_back(self, works: Iterable[Work], delay_us: int = 0) -> None:
+        """Return `works` unharmed, without starting them; due at once in their old place, or after `delay_us`."""
         for work in works:
-            self._end(work, settle.Released())
+            self._end(work, settle.Released(delay_us))
 
     def want_room(self, in_hand: int) -> None:
         """Make the next `room()` wait until no more than `in_hand` jobs run or wait for a slot."""
@@ -95,7 +102,7 @@ class Executor:
 
     async def end_all(self, seconds: float) -> int:
         """Grace is over: cancel what runs, wait `seconds`, hand back the rest. Returns how many do not end."""
-        works = [work for work in self._shared.table.by_id().values() if work.running is not None]
+        works = [work for work in self._shared.table.works() if work.running is not None]
         tasks = [work.running for work in works if work.running is not None]
         for work in works:
             work.interrupt("shutdown")
@@ -104,7 +111,7 @@ class Executor:
         left = [work for work in works if work.running is not None]
         for work in left:
             logger.error("job %s does not end: handing it back", work.job.id, extra=work.describe())
-            self._end(work, settle.Released(LATE_US))
+            self._end(work, settle.Released(LATE_US, started=True))
         return len(left)
 
     def close(self) -> None:
@@ -123,12 +130,18 @@ class Executor:
                 return  # after a frost or an outage others may have run it to its end: the next heartbeat tells
             work = self._waiting.popleft()
             # asked to stop before it began: it does not begin
-            ending = self._interrupted(work) or prepare(work, self._shared.tasks, self._shared.store_time.now_us())
+            ending = self._interrupted(work) or self._prepare(work)
             if ending is not None:
                 self._end(work, ending)
                 continue
             self._start(work)
         self._note_room()
+
+    def _prepare(self, work: Work) -> settle.Ending | None:
+        try:
+            return prepare(work, self._shared.tasks, self._shared.store_time.now_us())
+        except BaseException as error:  # noqa: BLE001 - a validator of the user's may raise anything, SystemExit too
+            return settle.Raised(error)
 
     def _note_room(self) -> None:
         """After every change of what runs or waits: jobs may end without ever having held a slot."""
@@ -163,8 +176,10 @@ class Executor:
             ending = await self._outcome_of(work, lambda: work.task.function(**work.kwargs))  # type: ignore[union-attr]
         finally:
             self._clear_timer(work)
-        self._end(work, ending)
-        self._leave_slot()
+        try:
+            self._end(work, ending)
+        finally:
+            self._leave_slot()
 
     async def _outcome_of(self, work: Work, call: Callable[[], Awaitable[Any]]) -> settle.Ending:
         """Await the handler (inside its middleware) and name how it ended. Nothing escapes (B010, B107)."""
@@ -176,6 +191,9 @@ class Executor:
             value = await self._with_middleware(work, call)
         except Verdict as verdict:
             return settle.Decided(verdict, work.started_us)
+        except (NotBegunError, NoThreadError) as error:
+            delay_us = LATE_US if isinstance(error, NoThreadError) else 0
+            return self._interrupted(work) or settle.Released(delay_us)
         except BaseException as error:  # noqa: BLE001 - MemoryError, SystemExit: they end this attempt only
             # whatever a handler makes of its cancellation, a deploy costs no attempt (B024)
             return self._interrupted(work) or settle.Raised(error, work.started_us)
@@ -198,7 +216,7 @@ class Executor:
             case "cancel":
                 return settle.CancelledByUser()
             case "shutdown" | "lost":
-                return settle.Released()
+                return settle.Released(started=work.started_us is not None)
         return None
 
     async def _run_in_thread(self, work: Work) -> None:
@@ -211,11 +229,15 @@ class Executor:
             if thread is not None and not thread.stuck and not work.ended:
                 self._set_timer(work)
 
+        def begin() -> Any:
+            # in the thread: much may have happened while it waited for one
+            if work.interruption or self._shared.in_doubt(work):
+                raise NotBegunError
+            return work.task.function(**work.kwargs)  # type: ignore[union-attr]
+
         async def call() -> Any:
             nonlocal thread
-            task = work.task
-            assert task is not None
-            thread = self._threads.submit(lambda: task.function(**work.kwargs), begun if timed else None)
+            thread = self._threads.submit(begin, begun if timed else None)
             returned, value = await asyncio.shield(thread.done)
             if returned:
                 return value
@@ -226,8 +248,10 @@ class Executor:
         finally:
             self._clear_timer(work)
         if thread is None or thread.done.done() or self._threads.take_back(thread):
-            self._end(work, ending)
-            self._leave_slot()
+            try:
+                self._end(work, ending)
+            finally:
+                self._leave_slot()
         else:
             await self._outlive(work, thread, ending)
 
@@ -236,7 +260,7 @@ class Executor:
         self._threads.abandon(thread, replace=work.interruption != "shutdown")
         outcome = self._conclude(work, ending)
         if work.interruption == "shutdown":
-            self._report(work, self._conclude(work, settle.Released(LATE_US)))
+            self._report(work, self._conclude(work, settle.Released(LATE_US, started=True)))
             self._leave_slot()
         elif outcome.state is State.FAILED:
             self._report(work, outcome)
@@ -253,7 +277,7 @@ class Executor:
         try:
             await asyncio.shield(thread.done)
         except asyncio.CancelledError:
-            ending = settle.Released(LATE_US)
+            ending = settle.Released(LATE_US, started=True)
         self._end(work, ending)
 
     # -- timeouts
@@ -307,11 +331,15 @@ class Executor:
         if work.ended:
             return  # handed back when the worker's grace was over; its handler came to an end after all
         work.ended = True
-        tell(work, outcome)
-        for layer in self._shared.middleware:
-            layer.tell(work.context, outcome)
         work.running = None
         self._settler.add(outcome)
+        # only now: neither a hook nor a logging set-up that raises may keep an outcome from the store
+        for layer in self._shared.middleware:
+            layer.tell(work.context, outcome)
+        try:
+            tell(work, outcome)
+        except Exception as error:  # noqa: BLE001 - the application's filters and record factories may raise anything
+            sys.stderr.write(f"headrace: the outcome of job {work.job.id} could not be logged: {error!r}\n")
 
 
 def _twice(run: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:

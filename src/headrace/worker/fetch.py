@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -20,6 +22,8 @@ from headrace.worker.table import Work
 logger = logging.getLogger("headrace.worker")
 
 POLL_S = 1.0  # the longest idle wait: the truth is polled
+ALONE_WITHIN_S = 30.0  # how long a worker claims nothing so that a suspect may run alone in it
+ALONE_AGAIN_US = 10_000_000  # when it does not get empty by then: the suspect is offered again after this
 AHEAD_S = 0.05  # jobs are claimed ahead of free slots for about this much work, so that no slot waits for a round trip
 
 
@@ -79,8 +83,13 @@ class Fetcher:
             if claimed is None:
                 continue
             self.progressed_at = self._shared.monotonic()
-            await self._dispatch(self._shared.table.take(claimed.jobs, self._number, sent))
+            works = self._shared.table.take(claimed.jobs, self._number, sent)
             self._number += 1
+            try:
+                await self._dispatch(works)
+            except BaseException:
+                self._executor.give_back(work for work in works if not work.fed)
+                raise
             if not claimed.jobs and not claimed.more:
                 await self._idle(claimed)
 
@@ -115,7 +124,8 @@ class Fetcher:
             await shared.either(self._heart.beat_until_answered())
             return None
         self._backoff.reset()
-        shared.store_time.learn(claimed.now_us)
+        if not shared.store_time.learn(claimed.now_us):
+            self._heart.doubt()
         return claimed
 
     async def _dispatch(self, works: list[Work]) -> None:
@@ -127,16 +137,11 @@ class Fetcher:
             self._cautious = False
             self._executor.feed(works)
             return
-        self._cautious = True
-        if len(works) == 1 and not self._executor.running and not self._executor.waiting:
-            await self._run_alone(works[0])
-            return
-        # a suspect must not take others down with it: run the rest, and come back for the suspects one by one
-        innocent = [work for work in works if work not in suspects]
-        self._executor.give_back(suspects)
-        self._executor.feed(innocent)
-        await self._shared.either(self._executor.quiet())
-        await self._shared.either(self._settler.drained())
+        # one of them, to run alone when this worker is empty; others may take the rest, or run alone elsewhere
+        kept, *others = suspects
+        self._executor.give_back(others)
+        self._executor.feed([work for work in works if work not in suspects])
+        await self._run_alone(kept)
 
     def _is_suspect(self, work: Work) -> bool:
         """Crashes so often that the next one may convict it. The policy of an unknown task is the default one."""
@@ -144,12 +149,34 @@ class Fetcher:
         return remembered.crashes > 0 and settle.is_suspect(remembered, self._shared.retry_of(work))
 
     async def _run_alone(self, work: Work) -> None:
-        """In an otherwise empty worker, so that a crash convicts this job and no bystander (3b.5)."""
-        await self._shared.either(self._settler.drained())
-        logger.warning("job %s has crashed before: it runs alone", work.job.id, extra=work.describe())
-        self._executor.feed([work])
-        await self._shared.either(self._executor.quiet())
-        await self._shared.either(self._settler.drained())
+        """In an otherwise empty worker, so that a crash convicts this job and no bystander (3b.5).
+
+        Other workers go on meanwhile. Where this one does not get empty soon, it goes on too, and the job waits a
+        little: a job of an hour must not keep all others from running.
+        """
+        if await self._emptied() and not self._shared.stopping:
+            logger.warning("job %s has crashed before: it runs alone", work.job.id, extra=work.describe())
+            self._cautious = True
+            self._executor.feed([work])
+            await self._shared.either(self._executor.quiet())
+            await self._shared.either(self._settler.drained())
+        else:
+            self._cautious = False
+            self._executor.give_back([work], delay_us=0 if self._shared.stopping else ALONE_AGAIN_US)
+
+    async def _emptied(self) -> bool:
+        """Whether everything else has ended, been reported, and left no thread behind."""
+
+        async def empty() -> None:
+            await self._executor.quiet()
+            await self._settler.drained()
+
+        async def empty_in_time() -> None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(empty(), ALONE_WITHIN_S)
+
+        await self._shared.either(empty_in_time())
+        return not (self._executor.running or self._executor.waiting or self._executor.stuck or self._settler.pending)
 
     async def _idle(self, claimed: Claimed) -> None:
         if not self._executor.running:

@@ -45,10 +45,15 @@ class Heart:
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, 5.0)
 
-    async def beat_until_answered(self) -> None:
-        """After an outage: beat before the next claim, and start counting clean beats anew."""
+    def doubt(self) -> None:
+        """The store was away, or its clock has jumped: count clean beats anew."""
         self.clean_beats = 0
-        sent, beat, beaten = await until_answered(self._beat_once, Backoff(self._shared.rng), "sending a heartbeat")
+
+    async def beat_until_answered(self, refusing: tuple[type[Exception], ...] = ()) -> None:
+        """After an outage: beat before the next claim. Errors in `refusing` are raised, others waited out."""
+        self.doubt()
+        backoff = Backoff(self._shared.rng)
+        sent, beat, beaten = await until_answered(self._beat_once, backoff, "sending a heartbeat", refusing=refusing)
         self._absorb(sent, beat, beaten, clean=False)
 
     async def run_on_loop(self) -> None:
@@ -95,27 +100,25 @@ class Heart:
         late = now - self._last_beat - self._shared.heartbeat_s
         self._last_beat = now
         if late > self._shared.heartbeat_s:
-            names = sorted(
-                {work.task.name for work in self._shared.table.by_id().values() if work.task and work.started_us}
-            )
+            names = sorted({work.task.name for work in self._shared.table.works() if work.task and work.started_us})
             logger.warning("heartbeat was %.1f s late; running: %s", late, ", ".join(names[:5]) or "nothing")
 
     def _absorb(self, sent: float, beat: Beat, beaten: Beaten, *, clean: bool = True) -> None:
         """On the loop: take note of the answer to `beat`, which was sent at `sent`."""
         agrees = self._shared.store_time.learn(beaten.now_us)
         self.clean_beats = self.clean_beats + 1 if clean and agrees else 0
-        # by token too: a job that came back to this worker meanwhile is none of those the beat asked about
-        asked = {held.id: held.token for held in beat.held}
-        works = {id: work for id, work in self._shared.table.by_id().items() if work.job.token == asked.get(id)}
-        for id in beaten.lost:
+        find = self._shared.table.find
+        for held in beaten.lost:
             # one that is being settled at this moment has no handler left to stop; one that waits will not start
-            if (work := works.get(id)) is not None and not work.ended and work.interrupt("lost"):
-                logger.warning("lease lost: stopping job %s, which runs elsewhere now", id, extra=work.describe())
-        for id in beaten.cancel:
-            if (work := works.get(id)) is not None and not work.ended and work.interrupt("cancel"):
-                logger.info("cancelling job %s on request", id, extra=work.describe())
+            if (work := find(held)) is not None and not work.ended and work.interrupt("lost"):
+                logger.warning("lease lost: stopping job %s, which runs elsewhere now", held.id, extra=work.describe())
+        for held in beaten.cancel:
+            if (work := find(held)) is not None and not work.ended and work.interrupt("cancel"):
+                logger.info("cancelling job %s on request", held.id, extra=work.describe())
         if beaten.released:
             logger.warning("%d jobs of a lost claim reply were given back", beaten.released)
-        for id in works.keys() - set(beaten.lost):
-            works[id].confirmed_at = max(works[id].confirmed_at, sent)
+        lost = set(beaten.lost)
+        for held in beat.held:
+            if held not in lost and (work := find(held)) is not None:
+                work.confirmed_at = max(work.confirmed_at, sent)
         self._answered()

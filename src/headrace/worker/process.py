@@ -46,7 +46,7 @@ async def _serve(make: Callable[[], Worker]) -> tuple[Exit, Leftovers]:
     loop = asyncio.get_running_loop()
     for name in SIGNALS:
         number = getattr(signal, name, None)
-        if number is None:
+        if number is None or signal.getsignal(number) is signal.SIG_IGN:  # nohup, and background jobs of scripts
             continue
         with contextlib.suppress(NotImplementedError, RuntimeError):
             loop.add_signal_handler(number, worker.stop)

@@ -47,8 +47,10 @@ class Limits:
     def exceeded(self) -> str:
         """Which limit is exceeded, in words; empty when none is."""
         options, executor = self._shared.options, self._executor
-        if options.max_jobs is not None and executor.finished >= options.max_jobs:
-            return f"{executor.finished} jobs done (max_jobs {options.max_jobs})"
+        taken = executor.finished + executor.running + executor.waiting
+        if options.max_jobs is not None and taken >= options.max_jobs:
+            # those that still run are drained: one that never ends must not keep the worker from fresh jobs
+            return f"{taken} jobs taken (max_jobs {options.max_jobs})"
         if options.max_age is not None and self._shared.monotonic() - self._started_at >= options.max_age:
             return f"{options.max_age:.0f} s old (max_age)"
         if options.max_memory is not None and (resident := resident_bytes()) >= options.max_memory:

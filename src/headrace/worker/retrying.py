@@ -39,11 +39,15 @@ class Backoff:
         await asyncio.sleep(ceiling / 2 + self._rng.random() * ceiling / 2)
 
 
-async def until_answered(attempt: Callable[[], Awaitable[R]], backoff: Backoff, doing: str) -> R:
-    """Repeat `attempt` until it returns: every operation may be repeated."""
+async def until_answered(
+    attempt: Callable[[], Awaitable[R]], backoff: Backoff, doing: str, *, refusing: tuple[type[Exception], ...] = ()
+) -> R:
+    """Repeat `attempt` until it returns: every operation may be repeated. Errors in `refusing` are raised."""
     while True:
         try:
             answer = await attempt()
+        except refusing:
+            raise
         except Exception as error:  # noqa: BLE001 - a loop that stops consuming is worse than any error (B026)
             await backoff.pause(error, doing)
         else:

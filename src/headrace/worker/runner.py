@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from headrace.core.operations import Leave
+from headrace.errors import ConfigError, StoreMisconfigured
 from headrace.worker.execute import Executor
 from headrace.worker.fetch import Fetcher
 from headrace.worker.heartbeat import Heart
@@ -21,6 +22,7 @@ from headrace.worker.upkeep import Upkeep
 
 logger = logging.getLogger("headrace.worker")
 
+RECYCLE_S = 600.0  # how long a worker that is to be recycled waits for its running jobs
 FLUSH_S = 5.0  # how long the last reports may take once everything has ended
 
 
@@ -74,7 +76,7 @@ class Worker:
             self.stop()
 
     def recycle(self, why: str) -> None:
-        """Drain for as long as that takes, then end with `Exit.RECYCLE`."""
+        """Drain, for ten minutes at most, then end with `Exit.RECYCLE`."""
         if not self.shared.stopping:
             logger.info("recycling: %s", why, extra={"worker": self.id})
             self._exit = Exit.RECYCLE
@@ -100,7 +102,8 @@ class Worker:
         self.fetcher = Fetcher(shared, self.executor, self.settler, self.heart, wakeup, nothing_left=self._nothing_left)
         upkeep = Upkeep(shared, self.executor, self.heart)
         limits = Limits(shared, self.executor, self.recycle)
-        await shared.either(self.heart.beat_until_answered())
+        # a store that would lose jobs is refused here; later on, whatever it says, the worker waits for it
+        await shared.either(self.heart.beat_until_answered(refusing=(StoreMisconfigured, ConfigError)))
         background = [
             self._keep(part) for part in (self.settler.run, upkeep.rescue, upkeep.prune, upkeep.unhoard, limits.watch)
         ]
@@ -114,6 +117,7 @@ class Worker:
             await self._keep(self.fetcher.run)
             await self._drain()
         finally:
+            await self._hand_back()
             await self._close(background)
         logger.info("worker %s %s after %d jobs", self.id, self._exit.value, self.executor.finished)
         return self._exit
@@ -134,10 +138,14 @@ class Worker:
     async def _drain(self) -> None:
         """Finish within grace; then cancel, and hand back what does not end even so."""
         self.executor.release_waiting()
-        if not self._told.is_set():
-            await self._quiet_unless(self._told, None)
+        if not self._told.is_set() and not await self._quiet_unless(self._told, RECYCLE_S) and not self._told.is_set():
+            logger.warning("%d jobs still run after %.0f s: recycling all the same", self.executor.running, RECYCLE_S)
         if self._told.is_set() and not await self._quiet_unless(self._hurry, self.options.grace):
             logger.warning("grace is over: handing back %d running jobs", self.executor.running)
+
+    async def _hand_back(self) -> None:
+        """Cancel what still runs, also when the worker itself was cancelled, and give back what does not end."""
+        self.executor.release_waiting()
         patience = 1.0 if self._hurry.is_set() else min(FLUSH_S, max(1.0, self.options.grace))
         self._deaf = await self.executor.end_all(patience)
         if self._deaf:
@@ -164,9 +172,9 @@ class Worker:
 
     async def _close(self, background: list[asyncio.Task[None]]) -> None:
         """Report what is unreported, leave the store, stop the parts."""
-        self.heart.stop()
         if not await self._within(self.settler.drained(), FLUSH_S):
             logger.error("the store took no reports for %.0f s; unreported jobs run again after their lease", FLUSH_S)
+        self.heart.stop()  # not before: what has ended must not look like the jobs of a dead worker
         for task in background:
             task.cancel()
         await self._within(asyncio.gather(*background, return_exceptions=True), FLUSH_S)

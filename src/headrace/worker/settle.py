@@ -6,9 +6,9 @@ import asyncio
 import logging
 import random
 
-from headrace.core.operations import Outcome, Settle
+from headrace.core.operations import Held, Outcome, Settle
 from headrace.core.ports import Driver
-from headrace.errors import StoreUnavailable
+from headrace.errors import StoreFull, StoreMisconfigured, StoreUnavailable
 from headrace.worker.retrying import Backoff
 from headrace.worker.table import Table
 
@@ -43,7 +43,7 @@ class Settler:
             batch, self._pending = self._pending[:MOST], self._pending[MOST:]
             answers = await self._report(batch)
             for outcome, settled in zip(batch, answers, strict=True):
-                work = self._table.drop(outcome.id, outcome.token)
+                work = self._table.drop(outcome.queue, outcome.id, outcome.token)
                 if not settled and work is not None:
                     logger.warning(
                         "lease lost: another worker holds job %s or has ended it", outcome.id, extra=work.describe()
@@ -61,11 +61,27 @@ class Settler:
             except StoreUnavailable as error:
                 resent = True
                 await self._backoff.pause(error, "settling")
-            except Exception as error:  # noqa: BLE001 - an outcome is never dropped
+            except (StoreFull, StoreMisconfigured) as error:
                 await self._backoff.pause(error, "settling")
+            except Exception as error:  # noqa: BLE001 - one that the store refuses must not hold up the others
+                if len(batch) > 1:
+                    return [answer for outcome in batch for answer in await self._report([outcome])]
+                self._give_up(batch[0], error)
+                return [True]
             else:
                 self._backoff.reset()
                 return [True] * len(batch) if resent else answers
+
+    def _give_up(self, outcome: Outcome, error: Exception) -> None:
+        """The store will never take this one. Without its heartbeat the job is given back, and tried again."""
+        work = self._table.find(Held(outcome.id, outcome.queue, outcome.token))
+        fields = work.describe() if work else {}
+        logger.error("the store refuses the outcome of job %s", outcome.id, exc_info=error, extra=fields)
+
+    @property
+    def pending(self) -> bool:
+        """Whether outcomes are still to be reported."""
+        return not self._idle.is_set()
 
     async def drained(self) -> None:
         """Wait until every outcome has been reported."""

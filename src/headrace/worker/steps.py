@@ -51,8 +51,8 @@ def check_time(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
     expires, deadline = settle.limits(work.job.created_us, work.job.base_us, work.envelope)
     if deadline is not None and now_us >= deadline:
         return settle.DeadlinePassed()
-    # `expires` means "not started by then": an attempt was a start
-    never_started = work.trail is not None and work.trail.attempts == 0 and work.trail.crashes == 0
+    # `expires` means "not started by then"
+    never_started = work.trail is not None and not work.trail.has_started
     if expires is not None and now_us >= expires and never_started:
         return settle.Expired()
     return None

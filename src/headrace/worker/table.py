@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from headrace.context import JobContext
@@ -25,6 +24,7 @@ class Work:
         "context",
         "ended",
         "envelope",
+        "fed",
         "interruption",
         "job",
         "kwargs",
@@ -46,6 +46,7 @@ class Work:
         self.running: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.started_us: int | None = None  # set by the first step of its run
+        self.fed = False  # handed to the executor
         self.ended = False  # its outcome has been decided
         self.interruption: Interruption = ""  # why the handler is being cancelled
 
@@ -89,7 +90,7 @@ class Table:
     """Written by the loop's thread only; the heartbeat's thread takes snapshots."""
 
     def __init__(self) -> None:
-        self._works: dict[tuple[str, int], Work] = {}
+        self._works: dict[tuple[str, str, int], Work] = {}
         self.open_claim = 1  # the oldest claim number not answered yet
 
     def __len__(self) -> int:
@@ -97,27 +98,31 @@ class Table:
 
     def take(self, jobs: list[ClaimedJob], claim: int, sent: float) -> list[Work]:
         """Enter the jobs of an answered claim that was sent at `sent`. A repeated answer enters none a second time."""
-        new = [Work(job, sent) for job in jobs if (job.id, job.token) not in self._works]
+        new = [Work(job, sent) for job in jobs if (job.queue, job.id, job.token) not in self._works]
         for work in new:
-            self._works[work.job.id, work.job.token] = work
+            self._works[work.job.queue, work.job.id, work.job.token] = work
         # only now: a heartbeat in between must not take these jobs for forgotten ones
         self.open_claim = claim + 1
         return new
 
-    def drop(self, id: str, token: int) -> Work | None:
+    def drop(self, queue: str, id: str, token: int) -> Work | None:
         """Forget a settled claim."""
-        return self._works.pop((id, token), None)
+        return self._works.pop((queue, id, token), None)
 
     def snapshot(self) -> tuple[int, tuple[Held, ...]]:
         """The oldest unanswered claim number, read first, and all claims held.
 
         Of a job that came back while an older claim of it is still being reported, only the newer one: the store
-        answers by id.
+        answers by queue and id.
         """
         open_claim = self.open_claim
-        held = {work.job.id: Held(work.job.id, work.job.queue, work.job.token) for work in list(self._works.values())}
-        return open_claim, tuple(held.values())
+        held = {(work.job.queue, work.job.id): work.job for work in list(self._works.values())}
+        return open_claim, tuple(Held(job.id, job.queue, job.token) for job in held.values())
 
-    def by_id(self) -> Mapping[str, Work]:
-        """The works by job id. From any thread."""
-        return {work.job.id: work for work in list(self._works.values())}
+    def find(self, held: Held) -> Work | None:
+        """The work of a claim."""
+        return self._works.get((held.queue, held.id, held.token))
+
+    def works(self) -> list[Work]:
+        """All that is held, oldest claim first."""
+        return list(self._works.values())

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+logger = logging.getLogger("headrace.worker")
 
 Result = tuple[bool, Any]  # (returned, value) or (raised, exception)
 
@@ -20,7 +23,7 @@ Result = tuple[bool, Any]  # (returned, value) or (raised, exception)
 class ThreadCall:
     """One call on its way through the pool."""
 
-    __slots__ = ("begun", "context", "done", "function", "stuck", "taken")
+    __slots__ = ("begun", "context", "done", "function", "over", "stuck", "taken")
 
     def __init__(
         self, function: Callable[[], Any], done: asyncio.Future[Result], begun: Callable[[], object] | None
@@ -30,7 +33,12 @@ class ThreadCall:
         self.done = done
         self.begun = begun  # to be called on the loop once a thread has it
         self.taken = False  # by a thread, or back
+        self.over = False
         self.stuck = False
+
+
+class NoThreadError(Exception):
+    """The system gives this process no thread."""
 
 
 class ThreadPool:
@@ -54,10 +62,11 @@ class ThreadPool:
         `begun` is called on the loop when a thread is free and begins.
         """
         self._loop = asyncio.get_running_loop()
+        usable = self._threads - self.stuck
+        if self._busy >= usable and usable < self._size:
+            self._spawn()
         call = ThreadCall(function, self._loop.create_future(), begun)
         self._busy += 1
-        if self._busy > self._threads - self.stuck and self._threads - self.stuck < self._size:
-            self._spawn()
         self._calls.put(call)
         return call
 
@@ -75,12 +84,14 @@ class ThreadPool:
 
     def abandon(self, call: ThreadCall, *, replace: bool) -> None:
         """Count the thread of `call` as stuck; with `replace`, a spare one serves others in its place."""
-        if not call.stuck and not call.done.done():
+        with self._lock:
+            if call.stuck or call.over:
+                return
             call.stuck = True
-            self.stuck += 1
-            self._busy -= 1
-            if replace and self._busy > self._threads - self.stuck:
-                self._spawn()
+        self.stuck += 1
+        self._busy -= 1
+        if replace and self._busy > self._threads - self.stuck:
+            self._spawn()
 
     def close(self) -> None:
         """Let idle threads leave; stuck ones are daemons and end with the process."""
@@ -88,8 +99,15 @@ class ThreadPool:
             self._calls.put(None)
 
     def _spawn(self) -> None:
-        self._threads += 1
-        threading.Thread(target=self._serve, name=f"{self._name}-{self._threads}", daemon=True).start()
+        """One thread more. Where the system gives none, those there are do the work; with none at all, it raises."""
+        try:
+            threading.Thread(target=self._serve, name=f"{self._name}-{self._threads + 1}", daemon=True).start()
+        except RuntimeError as error:
+            if self._threads == self.stuck:
+                raise NoThreadError from error
+            logger.warning("no new thread for synchronous handlers: %s", error)
+        else:
+            self._threads += 1
 
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
@@ -101,8 +119,9 @@ class ThreadPool:
                 result: Result = (True, call.context.run(call.function))
             except BaseException as error:  # noqa: BLE001 - also SystemExit ends the attempt only, never the thread (B010)
                 result = (False, error)
+            with self._lock:
+                call.over, stuck = True, call.stuck
             self._results.append((call, result))
-            stuck = call.stuck
             del call, result
             self._notify()
             if stuck:

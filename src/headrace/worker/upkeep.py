@@ -19,6 +19,7 @@ logger = logging.getLogger("headrace.worker")
 RESCUE_S = 5.0  # at most this long between two looks for dead workers
 PRUNE_S = 60.0
 CLEAN_BEATS = 2
+JUMP_US = 1_000_000  # more than that is no slow answer: a rescue that late is put off
 FAILED_AGE_US = 30 * 24 * 3600 * 1_000_000
 FAILED_MOST = 100_000
 WAITED_S = 1.0  # a job claimed ahead of a slot goes back when no slot came free for that long
@@ -40,7 +41,9 @@ class Upkeep:
             if self._heart.clean_beats < CLEAN_BEATS:
                 continue  # a store that was away must not make everybody look dead (3b.4)
             try:
-                rescued = await self._shared.driver.arun(Rescue(self._shared.options.queues))
+                # beyond that the store's clock has jumped since the last beat, and the living look dead too
+                not_after_us = self._shared.store_time.now_us() + JUMP_US
+                rescued = await self._shared.driver.arun(Rescue(self._shared.options.queues, not_after_us=not_after_us))
             except Exception as error:  # noqa: BLE001 - logged by pause()
                 # not tried again at once: by the time the store is back, leases of the living may be over (3b.4)
                 await backoff.pause(error, "rescuing jobs of dead workers")
@@ -58,12 +61,12 @@ class Upkeep:
         """Until cancelled."""
         backoff = Backoff(self._shared.rng)
         prune = Prune(FAILED_AGE_US, FAILED_MOST)
-        pruned = 0
+        more = False
         while True:
-            # on while there is more: failures that come faster than one step a minute must not fill the store (B025)
-            if pruned < prune.limit:
+            # on while there is more: what comes faster than one step a minute must not fill the store (B025)
+            if not more:
                 await self._sleep(PRUNE_S)
-            pruned = await until_answered(lambda: self._shared.driver.arun(prune), backoff, "pruning")
+            more = (await until_answered(lambda: self._shared.driver.arun(prune), backoff, "pruning")).more
 
     async def unhoard(self) -> None:
         """Give back jobs that were claimed ahead and found no slot: another worker may be free. Until cancelled."""
