@@ -21,6 +21,7 @@ from headrace.core.unique import Unique
 from headrace.definition import define
 from headrace.drivers.system import IdMaker, SystemClock
 from headrace.errors import ConfigError
+from headrace.options import checked_texts
 from headrace.sending import Sender
 from headrace.task import Task
 
@@ -225,6 +226,7 @@ class Headrace:
         if queues is None:
             queues = sorted({task.queue for task in self._tasks.values()})
         names, weights = parse_queues(queues)
+        checked_texts("queues", names)
         return Worker(self, WorkerOptions(queues=names, weights=weights, **options), id=id or worker_id())
 
     def close(self) -> None:

@@ -256,3 +256,9 @@ def test_a_worker_listens_to_the_queues_of_all_tasks() -> None:
         app.worker(concurrency=0)
     with pytest.raises(ConfigError, match="queues is empty"):
         Headrace("memory://").worker()
+
+
+@pytest.mark.parametrize("queues", [["a\x00b"], {"a\x00b": 1.0}, "mail,a\x00b"])
+def test_a_worker_refuses_a_queue_that_no_store_could_keep(queues: Any) -> None:
+    with pytest.raises(ConfigError, match="printable"):
+        Headrace("memory://").worker(queues)

@@ -257,3 +257,11 @@ def test_a_key_that_is_none_is_refused(app: Headrace, driver: WatchedDriver, key
 def test_there_is_no_current_job_outside_of_one() -> None:
     with pytest.raises(TaskError, match="outside of a job"):
         current_job()
+
+
+@pytest.mark.parametrize("key", ["a\x00b", "a\ud800", "\udfff"])
+def test_a_unique_key_is_text_that_every_store_can_keep(key: str) -> None:
+    with pytest.raises(InvalidArguments, match="NUL"):
+        Unique(lambda: key).render({})
+    with pytest.raises(InvalidArguments, match="NUL"):
+        Unique("{name}").render({"name": key})

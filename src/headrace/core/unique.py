@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
@@ -13,6 +14,7 @@ from headrace.core.durations import micros
 from headrace.errors import ConfigError, InvalidArguments
 
 MAX_KEY = 500  # characters
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class Unique(msgspec.Struct, frozen=True):
@@ -65,7 +67,8 @@ class Unique(msgspec.Struct, frozen=True):
         """The key of one call.
 
         Raises:
-            InvalidArguments: the template or callable fails on these arguments, or makes no str of 1 to 500 characters.
+            InvalidArguments: the template or callable fails on these arguments, or makes no str of 1 to 500
+                characters without NUL.
         """
         try:
             key = self.key.format_map(arguments) if isinstance(self.key, str) else self.key(**arguments)
@@ -75,6 +78,11 @@ class Unique(msgspec.Struct, frozen=True):
             ) from error
         if type(key) is not str or not 1 <= len(key) <= MAX_KEY:
             raise InvalidArguments(f"the unique key must be a str of 1 to {MAX_KEY} characters, not {str(key)[:80]!r}")
+        if _UNSTORABLE.search(key):
+            raise InvalidArguments(
+                f"the unique key {key[:80]!r} holds a NUL character or half of a surrogate pair, which not every store "
+                "can keep: make it of other characters"
+            )
         return key
 
 

@@ -141,7 +141,7 @@ class Changes:
         )
 
     def _seen(self, worker: str, until: int) -> Worker:
-        """Set the lease, also to an earlier moment: a clock that was set back must not leave one that lasts for hours."""
+        """Set the lease, also to an earlier moment: a clock set back must not leave one that lasts for hours."""
         row = self.workers.setdefault(worker, Worker(until))
         row.lease_until_us = until
         return row

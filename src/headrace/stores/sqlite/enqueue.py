@@ -41,8 +41,11 @@ def _remembered(ids: Sequence[str]) -> Plan[tuple[set[str], Tombstones]]:
 def find_holders(keys: Sequence[tuple[str, str]]) -> Plan[dict[tuple[str, str], str]]:
     """Who holds which of these (queue, unique key). Costs nothing where no job has one."""
     holders: dict[tuple[str, str], str] = {}
-    for some in batches(keys):
+    for some in batches([pair for pair in keys if "\x00" not in pair[1]]):
         for queue, key, id in (yield Statement("enqueue.holders", {"keys": listed(some)})):
+            holders[queue, key] = id
+    for queue, key in (pair for pair in keys if "\x00" in pair[1]):  # of a row that another program wrote
+        for (id,) in (yield Statement("enqueue.holder", {"queue": queue, "key": key})):
             holders[queue, key] = id
     return holders
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from headrace.core import operations as ops
 from headrace.core import trail
 from headrace.core.states import State
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.sqlite.claim import seen
-from headrace.stores.sqlite.settle import end_claims
+from headrace.stores.sqlite.settle import Running, end_claims
 from headrace.stores.sqlite.text import batches, listed
 
 
@@ -47,10 +45,11 @@ def _give_back(worker: str, ids: set[str], now: int) -> Plan[None]:
     rows = yield Statement("lease.held_whole", {"worker": worker})
     outcomes = [
         ops.Outcome(id, queue, token, State.READY, trail=trail.released(raw), reason="released")
-        for id, queue, token, raw in rows
+        for id, queue, token, raw, _, _ in rows
         if id in ids
     ]
-    yield from _end_all(outcomes, now)
+    running = {id: (place, token, cancel) for id, _, token, _, place, cancel in rows}
+    yield from _end_all(outcomes, running, now)
 
 
 def rescue(op: ops.Rescue, now: int) -> Plan[ops.Rescued]:
@@ -59,10 +58,12 @@ def rescue(op: ops.Rescue, now: int) -> Plan[ops.Rescued]:
         return ops.Rescued([])
     rows = yield Statement("lease.orphans", {"queues": listed(op.queues), "now": now})
     orphans: list[ops.Orphan] = []
-    for id, queue, token, worker, raw, alone, cancel in rows:
+    running: Running = {}
+    for id, queue, token, worker, raw, alone, cancel, place in rows:
         if len(orphans) >= op.limit and worker != orphans[-1].worker:
             break  # a worker is rescued whole: what came later would look as if it had been alone with it
         orphans.append(ops.Orphan(id, queue, token, worker, raw, bool(alone), bool(cancel)))
+        running[id] = (place, token, cancel)
     outcomes = [
         ops.Outcome(
             orphan.id,
@@ -74,11 +75,11 @@ def rescue(op: ops.Rescue, now: int) -> Plan[ops.Rescued]:
         )
         for orphan in orphans
     ]
-    yield from _end_all(outcomes, now)
+    yield from _end_all(outcomes, running, now)
     yield Statement("lease.dead", {"now": now})
     return ops.Rescued(orphans)
 
 
-def _end_all(outcomes: Sequence[ops.Outcome], now: int) -> Plan[None]:
+def _end_all(outcomes: list[ops.Outcome], running: Running, now: int) -> Plan[None]:
     for some in batches(outcomes):
-        yield from end_claims(some, now)
+        yield from end_claims(some, running, now)

@@ -11,7 +11,7 @@ from headrace.core.states import State
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.sqlite.enqueue import find_holders, take_places
 from headrace.stores.sqlite.settle import cancel_waiting
-from headrace.stores.sqlite.text import batches, listed
+from headrace.stores.sqlite.text import by_id
 
 
 def cancel(op: ops.Cancel, now: int) -> Plan[Literal["cancelled", "requested", "finished", "absent"]]:
@@ -31,13 +31,12 @@ def cancel(op: ops.Cancel, now: int) -> Plan[Literal["cancelled", "requested", "
 def replay(op: ops.Replay, now: int) -> Plan[ops.Replayed]:
     """Move failed jobs back to the line, each once, skipping those whose unique key another job holds (B135)."""
     answer = ops.Replayed([], {})
-    for some in batches(op.ids):
-        yield from _replay_some(some, now, answer)
+    for some, params in by_id(op.ids, str):
+        yield from _replay_some(some, params, now, answer)
     return answer
 
 
-def _replay_some(ids: Iterable[str], now: int, answer: ops.Replayed) -> Plan[None]:
-    params = {"ids": listed(list(ids))}
+def _replay_some(ids: Iterable[str], params: dict[str, Any], now: int, answer: ops.Replayed) -> Plan[None]:
     states: dict[str, str] = dict((yield Statement("operate.states", params)))
     ended = {row[0]: row[1:] for row in (yield Statement("operate.replayable", params))}
     states |= {id: row[0] for id, row in ended.items()}
@@ -66,19 +65,19 @@ def _replay_some(ids: Iterable[str], now: int, answer: ops.Replayed) -> Plan[Non
 def _move(rows: list[tuple[Any, ...]], ids: list[str]) -> Plan[None]:
     first = yield from take_places(len(rows))
     yield Statement("operate.replay", many=[(first + n, *row) for n, row in enumerate(rows)])
-    yield Statement("operate.delete_ended", {"ids": listed(ids)})
-    yield Statement("operate.delete_gone", {"ids": listed(ids)})
+    for _, params in by_id(ids, str):
+        yield Statement("operate.delete_ended", params)
+        yield Statement("operate.delete_gone", params)
 
 
 def forget(op: ops.Forget, now: int) -> Plan[int]:
     """Delete ended jobs and the memory of their ids."""
-    count = 0
-    for some in batches(op.ids):
-        deleted = yield Statement("operate.delete_ended", {"ids": listed(some)})
-        count += len(deleted)
-        if deleted:
-            yield Statement("operate.delete_gone", {"ids": listed([id for (id,) in deleted])})
-    return count
+    deleted: list[str] = []
+    for _, params in by_id(op.ids, str):
+        deleted += [id for (id,) in (yield Statement("operate.delete_ended", params))]
+    for _, params in by_id(deleted, str):
+        yield Statement("operate.delete_gone", params)
+    return len(deleted)
 
 
 def prune(op: ops.Prune, now: int) -> Plan[ops.Pruned]:

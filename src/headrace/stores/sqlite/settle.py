@@ -9,25 +9,28 @@ from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
 from headrace.stores.plan import Plan, Statement
-from headrace.stores.sqlite.text import batches, listed
+from headrace.stores.sqlite.text import by_id, listed
 
 # Tombstones are kept this much longer than promised, against a clock that is set back.
 CLOCK_MARGIN_US = 60 * 1_000_000
 
 
+Running = dict[str, tuple[int, int, int]]  # id -> (place, token, whether somebody asked to cancel)
+
+
 def settle(op: ops.Settle, now: int) -> Plan[list[bool]]:
     """End claims, and clear away about twice as many old tombstones as this leaves new ones."""
     answers: list[bool] = []
-    for some in batches(op.outcomes):
-        answers += yield from end_claims(some, now)
+    for some, ids in by_id(op.outcomes, lambda outcome: outcome.id):
+        rows = yield Statement("settle.running", ids)
+        running = {id: (place, token, cancel) for id, place, token, cancel in rows}
+        answers += yield from end_claims(some, running, now)
         yield Statement("settle.forget_gone", {"before": now - CLOCK_MARGIN_US, "limit": 2 * len(some)})
     return answers
 
 
-def end_claims(outcomes: Sequence[ops.Outcome], now: int) -> Plan[list[bool]]:
+def end_claims(outcomes: Sequence[ops.Outcome], running: Running, now: int) -> Plan[list[bool]]:
     """Take every job whose token matches out of `running`; False stands where it does not."""
-    rows = yield Statement("settle.running", {"ids": listed([outcome.id for outcome in outcomes])})
-    running = {id: (place, token, cancel) for id, place, token, cancel in rows}
     answers: list[bool] = []
     ending: list[tuple[int, ops.Outcome, State]] = []
     returning: list[tuple[Any, ...]] = []

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from headrace.errors import ConfigError, InvalidArguments
 from headrace.stores.contract import BATCH
+
+V = TypeVar("V")
 
 DEFAULT_PREFIX = "headrace_"
 _ENTRY = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
@@ -69,3 +71,18 @@ def _texts(values: Sequence[Any]) -> Iterator[str]:
 def batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """`values` in steps of at most `BATCH`."""
     return (values[start : start + BATCH] for start in range(0, len(values), BATCH))
+
+
+def by_id(values: Sequence[V], id_of: Callable[[V], str]) -> Iterator[tuple[Sequence[V], dict[str, Any]]]:
+    """`values` in steps, each with the ids as parameters `ids` and `odd`.
+
+    No job of ours has an id with a NUL character, but a row that another program wrote may, or even a blob. JSON cannot
+    carry that one, so its step goes value by value, and `odd` is the id bound as it is: it must not hold up the others.
+    """
+    for some in batches(values):
+        ids = [id_of(value) for value in some]
+        if all(type(id) is str and "\x00" not in id for id in ids):
+            yield some, {"ids": listed(ids), "odd": None}
+            continue
+        for value, id in zip(some, ids, strict=True):
+            yield [value], {"ids": "[]", "odd": id}

@@ -16,6 +16,10 @@ select j.queue, j.held_key, j.id
 from json_each(:keys) as k
 cross join headrace_jobs as j on j.queue = json_extract(k.value, '$[0]') and j.held_key = json_extract(k.value, '$[1]');
 
+-- name: holder
+-- The same for one key.
+select id from headrace_jobs where queue = :queue and held_key = :key;
+
 -- name: places
 -- Take :count places at the end of the line; answers the last of them.
 update headrace_meta set value = value + :count where name = 'place' returning value;

@@ -4,7 +4,8 @@
 select id, token, claim, cancel from headrace_jobs where worker = :worker and state = 'running';
 
 -- name: held_whole
-select id, queue, token, trail from headrace_jobs where worker = :worker and state = 'running' order by priority desc, place;
+select id, queue, token, trail, place, cancel
+from headrace_jobs where worker = :worker and state = 'running' order by priority desc, place;
 
 -- name: leave
 delete from headrace_workers where worker = :worker;
@@ -13,7 +14,7 @@ delete from headrace_workers where worker = :worker;
 -- All running jobs of workers whose lease is over or missing and who hold something in these queues; `alone`: nothing else.
 select j.id, j.queue, j.token, j.worker, j.trail,
     not exists (select 1 from headrace_jobs as o where o.worker = j.worker and o.state = 'running' and o.place <> j.place),
-    j.cancel
+    j.cancel, j.place
 from headrace_jobs as j
 where j.state = 'running' and j.worker in (
     select d.worker from headrace_jobs as d

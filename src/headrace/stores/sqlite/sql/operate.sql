@@ -11,10 +11,10 @@ select exists (select 1 from headrace_ended where id = :id)
 update headrace_jobs set cancel = 1 where place = :place;
 
 -- name: states
-select id, state from headrace_jobs where id in (select value from json_each(:ids));
+select id, state from headrace_jobs where id in (select value from json_each(:ids) union all select :odd);
 
 -- name: replayable
-select id, state, queue, token, unique_key, trail from headrace_ended where id in (select value from json_each(:ids));
+select id, state, queue, token, unique_key, trail from headrace_ended where id in (select value from json_each(:ids) union all select :odd);
 
 -- name: replay
 -- The same job again: id, options and unique key. Bound by position: place, token, now, now, token, trail, id.
@@ -27,10 +27,10 @@ select ?, 'ready', ?, ?, ?, ?, ?, unique_key,
 from headrace_ended where id = ?;
 
 -- name: delete_ended
-delete from headrace_ended where id in (select value from json_each(:ids)) returning id;
+delete from headrace_ended where id in (select value from json_each(:ids) union all select :odd) returning id;
 
 -- name: delete_gone
-delete from headrace_gone where id in (select value from json_each(:ids));
+delete from headrace_gone where id in (select value from json_each(:ids) union all select :odd);
 
 -- name: prune_gone
 delete from headrace_gone where id in (select id from headrace_gone where until_us <= :now order by until_us limit :limit);

@@ -1,8 +1,10 @@
 -- The one path that ends a claim: out of `running`, to the end or back to the line.
 
 -- name: running
+-- Ids are a JSON list; :odd is one that JSON cannot carry, or null. So it is wherever ids are asked for.
 select j.id, j.place, j.token, j.cancel
-from json_each(:ids) as e cross join headrace_jobs as j on j.id = e.value and j.state = 'running';
+from (select value from json_each(:ids) union all select :odd) as e
+cross join headrace_jobs as j on j.id = e.value and j.state = 'running';
 
 -- name: bury
 -- Tombstones for jobs that end.
