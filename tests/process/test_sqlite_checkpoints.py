@@ -166,3 +166,57 @@ def test_doctor_says_what_holds(driver: SQLiteDriver) -> None:
     assert {findings[name].level for name in ("journal", "durability", "integrity")} == {"ok"}
     assert sqlite3.sqlite_version in findings["checkpoints"].text
     assert findings["checkpoints"].level == ("ok" if has_reset_fix(sqlite3.sqlite_version) else "info")
+
+
+def test_the_log_of_a_file_that_took_the_place_of_another_is_folded(
+    driver: SQLiteDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not the log of the old one, for ever, while the new one's fills the disk."""
+    monkeypatch.setattr(checkpoint, "LOG_FRAMES", 100)
+
+    def fill(start: int) -> int:
+        return max(fill_one(n) for n in range(start, start + 40))
+
+    def fill_one(number: int) -> int:
+        driver.run(ops.Enqueue(tuple(job(f"{number}-{n}") for n in range(400))))
+        return Log(driver.path).frames()
+
+    fill(0)
+    inherited = driver._session()._checkpointer._second
+    assert inherited is not None
+    for suffix in ("", "-wal", "-shm"):
+        driver.path.with_name(f"jobs.db{suffix}").rename(driver.path.with_name(f"old.db{suffix}"))
+    assert fill(100) < 400
+    second = driver._session()._checkpointer._second
+    assert second is not None
+    assert (second is not inherited, second.is_current()) == (True, True)
+    assert driver.path.stat().st_size > 40 * 400 * 185
+    driver.close()
+    assert_sound(driver.path)
+
+
+def test_a_log_is_folded_under_the_lock_of_its_own_file_only(
+    driver: SQLiteDriver, guard: Connection, checkpointer: Checkpointer
+) -> None:
+    assert checkpointer.fold(guard)
+    for suffix in ("", "-wal", "-shm"):
+        driver.path.with_name(f"jobs.db{suffix}").rename(driver.path.with_name(f"old.db{suffix}"))
+    driver.run(ops.Enqueue((job("new"),)))
+    before = driver.path.stat().st_mtime_ns, Log(driver.path).frames()
+    checkpointer.close()
+    assert not checkpointer.fold(guard)
+    assert (driver.path.stat().st_mtime_ns, Log(driver.path).frames()) == before
+
+
+def test_a_connection_that_is_given_up_takes_the_folding_one_along(
+    driver: SQLiteDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "LOG_FRAMES", 1)
+    for n in range(30):
+        driver.run(ops.Enqueue((job(f"{n}"),)))
+    session = driver._session()
+    assert session._checkpointer._second is not None
+    with session.write.lock:
+        session.write._disconnect()
+    assert session._checkpointer._second is None
+    driver.run(ops.Enqueue((job("next"),)))

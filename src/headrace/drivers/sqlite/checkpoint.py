@@ -89,8 +89,9 @@ class Checkpointer:
 
     def fold(self, guard: Connection) -> bool:
         """Copy the log while `guard` keeps all writers out. False when something is left, or another process writes."""
-        if self._second is None:
-            self._second = Connection(self._path, self._sql, writes=True)
+        second = self._opened(guard)
+        if second is None:
+            return False
         try:
             guard.raw.execute("begin immediate")
         except sqlite3.OperationalError as error:
@@ -98,10 +99,22 @@ class Checkpointer:
                 return False
             raise
         try:
-            busy, frames, folded = self._second.raw.execute("pragma wal_checkpoint(passive)").fetchone()
+            busy, frames, folded = second.raw.execute("pragma wal_checkpoint(passive)").fetchone()
         finally:
             guard.rollback()
         return bool(not busy and frames == folded)
+
+    def _opened(self, guard: Connection) -> Connection | None:
+        """The second connection, on the very file that `guard` keeps writers out of. None while that cannot be had.
+
+        The path may have come to name another file since either was opened: copying one file's log under the lock of
+        another protects nobody, and the log of the file in use would never be folded.
+        """
+        if self._second is not None and self._second.file != guard.file:
+            self.close()
+        if self._second is None:
+            self._second = Connection(self._path, self._sql, writes=True)
+        return self._second if self._second.file == guard.file else None
 
     def close(self) -> None:
         """Close the second connection."""

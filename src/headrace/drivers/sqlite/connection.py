@@ -52,7 +52,7 @@ class Connection:
         )
         try:
             self._set_up()
-            self._identity = identity(path)
+            self.file = identity(path)
         except BaseException:
             self.raw.close()
             raise
@@ -104,7 +104,7 @@ class Connection:
 
     def is_current(self) -> bool:
         """Whether the path still names the file that this connection has open."""
-        return identity(self.path) == self._identity
+        return identity(self.path) == self.file
 
     def close(self) -> None:
         """Close the handle. The last one on a file folds the log into it, alone by SQLite's own lock.

@@ -47,8 +47,8 @@ class Session:
         self._prepared: tuple[int, int] | None = None  # the file that has our schema
         self._bell = Bell(path)
         self._checkpointer = Checkpointer(path, store.sql)
-        self.write = Lane("write", self._open_writer, self._translate, self._after_write)
-        self.read = Lane("read", self._open_reader, self._translate, lambda connection, items: None)
+        self.write = Lane("write", self._open_writer, self._translate, self._after_write, self._checkpointer.close)
+        self.read = Lane("read", self._open_reader, self._translate)
 
     def _translate(self, error: Exception) -> Exception:
         return translate(error, self._path)
@@ -82,7 +82,6 @@ class Session:
         """Close both lanes. The write lane comes last: it may be the one that folds the log."""
         self.read.close()
         with self.write.lock:
-            self._checkpointer.close()
             self._bell.close()
         self.write.close()
 

@@ -73,7 +73,7 @@ class Lane:
     """Runs work on one connection, one transaction at a time.
 
     `connect` opens the connection; `translate` puts SQLite's errors into our words; `committed` is told what has
-    just been committed, while the lane is still locked.
+    just been committed, `disconnect` that the connection is about to be closed, while the lane is still locked.
     """
 
     def __init__(
@@ -81,7 +81,8 @@ class Lane:
         name: str,
         connect: Callable[[], Connection],
         translate: Callable[[Exception], Exception],
-        committed: Callable[[Connection, Sequence[Item[Any]]], None],
+        committed: Callable[[Connection, Sequence[Item[Any]]], None] = lambda connection, items: None,
+        disconnect: Callable[[], None] = lambda: None,
     ) -> None:
         self.lock = threading.Lock()
         self.connection: Connection | None = None
@@ -89,6 +90,7 @@ class Lane:
         self._connect = connect
         self._translate = translate
         self._committed = committed
+        self._disconnecting = disconnect
         self._waiting: deque[Item[Any]] = deque()
         self._gate = threading.Lock()  # held for moments only, so that an event loop may take it
         self._calls: SimpleQueue[Item[Any] | None] = SimpleQueue()
@@ -210,6 +212,7 @@ class Lane:
     def _disconnect(self) -> None:
         connection, self.connection = self.connection, None
         if connection is not None:
+            self._disconnecting()
             connection.close()
 
     def _fail(self, items: Sequence[Item[Any]], error: BaseException) -> None:
