@@ -81,10 +81,13 @@ class Connection:
                 f"this file system allows no write-ahead log (journal_mode stays {mode}): use a local disk"
             )
 
-    def begin(self) -> None:
-        """Open a transaction: IMMEDIATE where it may write, so that no lock is ever upgraded (B132)."""
+    def begin(self, patience_s: float | None = None) -> None:
+        """Open a transaction: IMMEDIATE where it may write, so that no lock is ever upgraded (B132).
+
+        Waits for the lock for `patience_s` seconds, by default as long as for everything.
+        """
         if self.writes:
-            patiently(lambda: self.raw.execute("begin immediate"), self.busy_s)
+            patiently(lambda: self.raw.execute("begin immediate"), self.busy_s if patience_s is None else patience_s)
         else:
             self.raw.execute("begin")
 

@@ -47,7 +47,14 @@ class Session:
         self._prepared: tuple[int, int] | None = None  # the file that has our schema
         self._bell = Bell(path)
         self._checkpointer = Checkpointer(path, store.sql)
-        self.write = Lane("write", self._open_writer, self._translate, self._after_write, self._checkpointer.close)
+        self.write = Lane(
+            "write",
+            self._open_writer,
+            self._translate,
+            self._after_write,
+            self._checkpointer.close,
+            busy_s=busy_s,
+        )
         self.read = Lane("read", self._open_reader, self._translate)
 
     def _translate(self, error: Exception) -> Exception:

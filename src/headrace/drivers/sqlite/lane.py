@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from headrace.drivers.sqlite.connection import Connection
+from headrace.drivers.sqlite.connection import BUSY_S, Connection
 from headrace.drivers.sqlite.problems import is_busy
 from headrace.errors import StoreUnavailable
 
@@ -31,17 +31,21 @@ GROUP_S = 0.005  # a transaction takes no more operations in after this long
 GROUP_MOST = 64
 STOP_S = 5.0
 
+UNDONE = "the transaction was interrupted and undone: repeat the operation"
+UNKNOWN = "the commit was interrupted: whether the operation took place is unknown, and repeating it is safe"
+
 Work = Callable[[Connection], R]
 
 
 class Item(Generic[R]):
     """An operation on its way through a lane."""
 
-    __slots__ = ("answer", "done", "error", "future", "loop", "operation", "signal", "work")
+    __slots__ = ("answer", "done", "error", "future", "loop", "operation", "signal", "since", "work")
 
     def __init__(self, operation: object, work: Work[R]) -> None:
         self.operation = operation
         self.work = work
+        self.since = time.monotonic()
         self.answer: R | None = None
         self.error: BaseException | None = None
         self.done = False
@@ -51,9 +55,10 @@ class Item(Generic[R]):
         self.future: asyncio.Future[None] | None = None
 
     def finish(self) -> None:
-        """Tell the caller, in whatever thread it waits. One that was cancelled has gone already."""
+        """Tell the caller, in whatever thread it waits. One that was cancelled has gone already. May be repeated."""
         self.done = True
-        self.signal.release()
+        with contextlib.suppress(RuntimeError):  # told before
+            self.signal.release()
         if self.loop is not None:
             with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits
                 self.loop.call_soon_threadsafe(self._resolve)
@@ -83,6 +88,8 @@ class Lane:
         translate: Callable[[Exception], Exception],
         committed: Callable[[Connection, Sequence[Item[Any]]], None] = lambda connection, items: None,
         disconnect: Callable[[], None] = lambda: None,
+        *,
+        busy_s: float = BUSY_S,
     ) -> None:
         self.lock = threading.Lock()
         self.connection: Connection | None = None
@@ -91,6 +98,8 @@ class Lane:
         self._translate = translate
         self._committed = committed
         self._disconnecting = disconnect
+        self._busy_s = busy_s
+        self._locked_since: float | None = None  # when the last attempt to begin was made in vain
         self._waiting: deque[Item[Any]] = deque()
         self._gate = threading.Lock()  # held for moments only, so that an event loop may take it
         self._calls: SimpleQueue[Item[Any] | None] = SimpleQueue()
@@ -156,29 +165,50 @@ class Lane:
     def _group(self) -> None:
         """One transaction with what waits. Called with the lock held; finishes at least the first item."""
         items = [self._waiting.popleft()]
+        interrupted = UNDONE
         try:
-            connection = self._begun()
+            connection = self._begun(items)
             # the first needs no savepoint: when it fails, the transaction has nothing else to lose
             items[0].answer = items[0].work(connection)
             self._others(connection, items)
+            interrupted = UNKNOWN
             connection.raw.execute("commit")
+            for item in items:
+                item.finish()
         except BaseException as error:
             self._undo(error)
-            self._fail(items, error)
+            self._fail(items, self._translate(error) if isinstance(error, Exception) else StoreUnavailable(interrupted))
             if not isinstance(error, Exception):
                 raise
             return
-        for item in items:
-            item.finish()
         self._tell(connection, items)
 
-    def _begun(self) -> Connection:
+    def _begun(self, items: list[Item[Any]]) -> Connection:
+        """A connection with a transaction. Where the file stays locked, `items` takes in all that have waited for it.
+
+        Each waits for `busy_s` seconds from its arrival, not from when those before it have given up.
+        """
+        tried = time.monotonic()
+        waited = 0.0 if self._locked_since is None else tried - max(self._locked_since, items[0].since)
+        try:
+            connection = self._open()
+            connection.begin(max(0.0, self._busy_s - waited))
+        except sqlite3.OperationalError as error:
+            if is_busy(error):
+                self._locked_since = self._locked_since or tried
+                overdue = time.monotonic() - self._busy_s
+                while self._waiting and self._waiting[0].since <= overdue:
+                    items.append(self._waiting.popleft())
+            raise
+        self._locked_since = None
+        return connection
+
+    def _open(self) -> Connection:
         if self.connection is not None and not self.connection.is_current():
             logger.warning("%s was replaced or deleted while in use: opening it anew", self.connection.path)
             self._disconnect()
         if self.connection is None:
             self.connection = self._connect()
-        self.connection.begin()
         return self.connection
 
     def _others(self, connection: Connection, items: list[Item[Any]]) -> None:
@@ -215,14 +245,12 @@ class Lane:
             self._disconnecting()
             connection.close()
 
-    def _fail(self, items: Sequence[Item[Any]], error: BaseException) -> None:
-        """Nothing of this transaction is there; each caller hears why."""
-        if isinstance(error, Exception):
-            error = self._translate(error)
-        else:
-            error = StoreUnavailable("the transaction was interrupted and undone: repeat the operation")
+    @staticmethod
+    def _fail(items: Sequence[Item[Any]], error: Exception) -> None:
+        """Each caller that has not yet heard how its operation went hears why."""
         for item in items:
-            item.error = item.error or error
+            if not item.done:
+                item.error = item.error or error
             item.finish()
 
     def _tell(self, connection: Connection, items: Sequence[Item[Any]]) -> None:
