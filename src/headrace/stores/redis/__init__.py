@@ -43,14 +43,17 @@ class RedisStore(Common):
 
     `name` is the prefix of all keys. `now` overrides the server's clock (tests only). `cluster` splits claims,
     settles and beats by queue, because each queue has a slot of its own; without it they span all queues.
+    `allow_eviction` accepts a server that throws jobs away when it is full.
 
     An id is unique within its queue. A step is one script; a step named in capitals is a plain command.
     """
 
     features = Features(atomic_across_queues=False)
 
-    def __init__(self, name: str = "headrace", now: Now = None, *, cluster: bool = False) -> None:
-        super().__init__(name, now, cluster=cluster)
+    def __init__(
+        self, name: str = "headrace", now: Now = None, *, cluster: bool = False, allow_eviction: bool = False
+    ) -> None:
+        super().__init__(name, now, cluster=cluster, allow_eviction=allow_eviction)
 
     @property
     def scripts(self) -> Mapping[str, str]:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from headrace.errors import StoreFull
 from headrace.stores.contract import Now
 from headrace.stores.plan import Call, Plan
 from headrace.stores.redis.keys import Keys
-from headrace.stores.redis.records import Packer
+from headrace.stores.redis.records import Packer, text
+
+Id = TypeVar("Id", str, bytes)
 
 
 class Common:
     """Names, keys and the few things that are remembered between operations; none of them is needed to be right."""
 
-    def __init__(self, name: str, now: Now, *, cluster: bool) -> None:
+    def __init__(self, name: str, now: Now, *, cluster: bool, allow_eviction: bool) -> None:
         self.now = now
         self.keys = Keys(name)
         self.cluster = cluster
         self.packer = Packer()
         self.registered: set[str] = set()  # queues whose names are known to be written down
-        self.allow_eviction = False
+        self.allow_eviction = allow_eviction
         self.server: str | None = None  # run_id of the server that was prepared last
 
     def moment(self) -> str:
@@ -53,14 +56,14 @@ class Common:
         if hint is not None:
             return [hint]
         names = yield Call("SMEMBERS", (self.keys.queues,))
-        return sorted(name.decode() for name in names)
+        return sorted(text(name) for name in names)
 
     def workers(self, queue: str) -> Plan[list[str]]:
         """The workers registered at a queue, whether or not they live."""
         names = yield Call("ZRANGE", (self.keys.one(queue, "workers"),), ("0", "-1"))
-        return [name.decode() for name in names]
+        return [text(name) for name in names]
 
-    def holders(self, queue: str, ids: list[str]) -> Plan[dict[str, str]]:
+    def holders(self, queue: str, ids: Sequence[Id]) -> Plan[dict[Id, str]]:
         """Which worker holds each of the ids; those that nobody holds are left out."""
         workers = yield from self.workers(queue)
         if not workers or not ids:

@@ -13,28 +13,30 @@ from headrace.stores.redis.common import Common
 from headrace.stores.redis.working import Holding, holdings
 
 LEAVE_ROUNDS = 10  # a claim may still be on its way while its worker leaves
+ALWAYS = str(10**18)  # later than every moment
 
 
 def beat(store: Common, op: ops.Beat) -> Plan[ops.Beaten]:
     """Extend the lease in all queues; what the worker never heard of goes back."""
     queues = tuple(dict.fromkeys((*op.queues, *(held.queue for held in op.held))))
     now, released = 0, 0
-    lost: set[str] = set()
-    cancel: set[str] = set()
+    lost: set[int] = set()  # places in `held`: an id may be in two queues
+    cancel: set[int] = set()
     for group in store.groups(queues):
         answer = yield Call("beat", store.keys.of_all(group, op.worker), _beat_args(store, op, group))
         now = int(answer[0])
         for place, queue in enumerate(group):
             gone, asked, unknown = answer[3 * place + 1 : 3 * place + 4]
-            lost |= {id.decode() for id in gone}
-            cancel |= {id.decode() for id in asked}
+            mine = [at for at, held in enumerate(op.held) if held.queue == queue]
+            lost |= {mine[at - 1] for at in gone}
+            cancel |= {mine[at - 1] for at in asked}
             released += yield from _release_unknown(store, op.worker, queue, unknown)
     store.registered.difference_update(op.queues)  # once more with each beat: it heals a flush of the server (B037)
     yield from store.announce(op.queues)
     return ops.Beaten(
         now,
-        [held.id for held in op.held if held.id in lost],
-        [held.id for held in op.held if held.id in cancel],
+        [held for at, held in enumerate(op.held) if at in lost],
+        [held for at, held in enumerate(op.held) if at in cancel],
         released,
     )
 
@@ -63,12 +65,14 @@ def _release_unknown(store: Common, worker: str, queue: str, flat: list[bytes]) 
 _Job = tuple[Any, Any, bytes]  # id, token, trail
 
 
-def _give_back(store: Common, mode: str, holdings: dict[tuple[str, str], list[_Job]]) -> Plan[list[list[int]]]:
+def _give_back(
+    store: Common, mode: str, holdings: dict[tuple[str, str], list[_Job]], until: str = ALWAYS
+) -> Plan[list[list[int]]]:
     """One call. Per (queue, worker): how many jobs it still holds (-1: it lives again), then 1 per job given back."""
     queues = tuple(dict.fromkeys(queue for queue, _ in holdings))
     keys = store.keys.of_all(queues) + tuple(store.keys.held(queue, worker) for queue, worker in holdings)
     reason = "crashed" if mode == "rescue" else "released"
-    args: list[Any] = [store.moment(), mode, reason, str(len(queues)), str(len(holdings))]
+    args: list[Any] = [store.moment(), mode, reason, until, str(len(queues)), str(len(holdings))]
     for (queue, worker), jobs in holdings.items():
         args += (str(queues.index(queue)), worker, str(len(jobs)))
     args += [field for jobs in holdings.values() for job in jobs for field in job]
@@ -94,20 +98,28 @@ def leave(store: Common, op: ops.Leave) -> Plan[int]:
 def rescue(store: Common, op: ops.Rescue) -> Plan[ops.Rescued]:
     """Nearly always one call that finds nobody dead. Else whole workers, with what they hold in other queues."""
     dead: dict[str, list[str]] = {}
-    now = 0
+    now, until = 0, ALWAYS if op.not_after_us is None else str(op.not_after_us)
     for queues in store.groups(op.queues):
-        answer = yield Call("dead", store.keys.of_all(queues), (store.moment(), str(len(queues))))
+        answer = yield Call("dead", store.keys.of_all(queues), (store.moment(), until, str(len(queues))))
         now = int(answer[0])
-        dead |= {queue: [name.decode() for name in names] for queue, names in zip(queues, answer[1:], strict=True)}
+        dead |= {queue: [records.text(name) for name in names] for queue, names in zip(queues, answer[1:], strict=True)}
     everyone = sorted({worker for workers in dead.values() for worker in workers})
     if not everyone:
         return ops.Rescued([])
     held = yield from _held(store, dead, everyone)
     orphans = _of_whole_workers(_orphans(dead, held), op.limit)
-    rescued: set[tuple[str, str]] = set()
+    rescued: set[tuple[str, bytes]] = set()
     for queues in store.groups(tuple(queue for queue in dead if dead[queue])):
-        rescued |= yield from _rescue(store, queues, dead, orphans, now)
-    return ops.Rescued([orphan for orphan in orphans if (orphan.queue, orphan.id) in rescued])
+        jobs = _jobs(queues, dead, orphans, now)
+        answer = yield from _give_back(store, "rescue", jobs, until)
+        rescued |= {
+            (queue, job[0])
+            for ((queue, _), some), (left, *codes) in zip(jobs.items(), answer, strict=True)
+            if left >= 0
+            for job, code in zip(some, codes, strict=True)
+            if code
+        }
+    return ops.Rescued([orphan for id, orphan in orphans if (orphan.queue, id) in rescued])
 
 
 def _held(store: Common, dead: dict[str, list[str]], everyone: list[str]) -> Plan[dict[str, dict[str, list[Holding]]]]:
@@ -124,9 +136,12 @@ def _held(store: Common, dead: dict[str, list[str]], everyone: list[str]) -> Pla
     return held
 
 
-def _of_whole_workers(orphans: list[ops.Orphan], limit: int) -> list[ops.Orphan]:
+_Orphans = list[tuple[bytes, ops.Orphan]]  # with the id as it stands in the store
+
+
+def _of_whole_workers(orphans: _Orphans, limit: int) -> _Orphans:
     """Up to the worker that reaches `limit`. Rescued in parts, its last job would look as if it had been alone."""
-    counts = Counter(orphan.worker for orphan in orphans)
+    counts = Counter(orphan.worker for _, orphan in orphans)
     chosen: set[str] = set()
     total = 0
     for worker in sorted(counts):
@@ -134,47 +149,38 @@ def _of_whole_workers(orphans: list[ops.Orphan], limit: int) -> list[ops.Orphan]
             break
         chosen.add(worker)
         total += counts[worker]
-    return [orphan for orphan in orphans if orphan.worker in chosen]
+    return [(id, orphan) for id, orphan in orphans if orphan.worker in chosen]
 
 
-def _rescue(
-    store: Common, queues: tuple[str, ...], dead: dict[str, list[str]], orphans: list[ops.Orphan], now: int
-) -> Plan[set[tuple[str, str]]]:
-    """Give back the orphans of these queues, and unregister dead workers that hold nothing more."""
-    mine: dict[tuple[str, str], list[ops.Orphan]] = {(queue, worker): [] for queue in queues for worker in dead[queue]}
-    for orphan in orphans:
+def _jobs(
+    queues: tuple[str, ...], dead: dict[str, list[str]], orphans: _Orphans, now: int
+) -> dict[tuple[str, str], list[_Job]]:
+    """What is to be given back in these queues. Dead workers that hold nothing more are in it to be unregistered."""
+    jobs: dict[tuple[str, str], list[_Job]] = {(queue, worker): [] for queue in queues for worker in dead[queue]}
+    for id, orphan in orphans:
         if orphan.queue in queues:
-            mine[orphan.queue, orphan.worker].append(orphan)
-    if not mine:
-        return set()
-    jobs: dict[tuple[str, str], list[_Job]] = {
-        holding: [(orphan.id, b"%018d" % orphan.token, _crashed(orphan, now)) for orphan in some]
-        for holding, some in mine.items()
-    }
-    answer = yield from _give_back(store, "rescue", jobs)
-    return {
-        (orphan.queue, orphan.id)
-        for some, (left, *codes) in zip(mine.values(), answer, strict=True)
-        if left >= 0
-        for orphan, code in zip(some, codes, strict=True)
-        if code
-    }
+            jobs[orphan.queue, orphan.worker].append((id, b"%018d" % orphan.token, _crashed(orphan, now)))
+    return jobs
 
 
-def _orphans(dead: dict[str, list[str]], held: dict[str, dict[str, list[Holding]]]) -> list[ops.Orphan]:
+def _orphans(dead: dict[str, list[str]], held: dict[str, dict[str, list[Holding]]]) -> _Orphans:
     """In the order of their places. A worker was alone with a job when it held no other in any queue."""
     counts: dict[str, int] = {}
     for workers in held.values():
         for worker, jobs in workers.items():
             counts[worker] = counts.get(worker, 0) + len(jobs)
     found = [
-        (job.order, ops.Orphan(job.id, queue, job.token, worker, job.trail, counts[worker] == 1, job.cancel))
+        (job.order, job.id, _orphan(job, queue, worker, alone=counts[worker] == 1))
         for queue, workers in dead.items()
         for worker in workers
         for job in held[queue][worker]
     ]
     found.sort(key=lambda row: row[0])
-    return [orphan for _, orphan in found]
+    return [(id, orphan) for _, id, orphan in found]
+
+
+def _orphan(job: Holding, queue: str, worker: str, *, alone: bool) -> ops.Orphan:
+    return ops.Orphan(records.text(job.id), queue, job.token, worker, job.trail, alone, job.cancel)
 
 
 def _crashed(orphan: ops.Orphan, now_us: int) -> bytes:

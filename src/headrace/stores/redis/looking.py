@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ def get(store: Common, op: ops.Get) -> Plan[ops.JobView | None]:
 
 
 def job_views(
-    store: Common, queue: str, ids: list[str], *, bodies: bool = False, as_stored: bool = False
+    store: Common, queue: str, ids: Sequence[str | bytes], *, bodies: bool = False, as_stored: bool = False
 ) -> Plan[list[ops.JobView]]:
     """Those of the ids that are in this queue, in order. `as_stored`: a due job is scheduled until it is promoted."""
     found: list[list[Any]] = []
@@ -35,18 +36,18 @@ def job_views(
         answer = yield Call("views", store.keys.of(queue), args)
         now = -1 if as_stored else int(answer[0])
         found += [row for row in answer[1:] if row]
-    running = [row[0].decode() for row in found if row[1] == b"running"]
-    holders: dict[str, str] = {}
+    running: list[bytes] = [row[0] for row in found if row[1] == b"running"]
+    holders: dict[bytes, str] = {}
     if running:
         holders = yield from store.holders(queue, running)
-    return [records.view(queue, row, now, holders.get(row[0].decode()), bodies=bodies) for row in found]
+    return [records.view(queue, row, now, holders.get(row[0]), bodies=bodies) for row in found]
 
 
 class Entry(msgspec.Struct, frozen=True, order=True):
     """A place in a list: sorted by score, then id."""
 
     score: int
-    id: str
+    id: bytes  # as it stands there: in what another program wrote it need not be text
     queue: str
 
 
@@ -54,11 +55,11 @@ def page(
     store: Common, queue: str, name: str, after: Entry | None, limit: int, *, newest: bool = False
 ) -> Plan[tuple[list[Entry], int, int]]:
     """At most `limit` entries of a list behind `after`, the store's now, and how many there are in all."""
-    position = (str(after.score), after.id) if after else ("", "")
+    position = (str(after.score), after.id) if after else ("", b"")
     args = (store.moment(), name, "1" if newest else "0", *position, str(limit))
     answer = yield Call("page", store.keys.of(queue), args)
     rows = answer[2:]
-    entries = [Entry(records.number(rows[at + 1]), rows[at].decode(), queue) for at in range(0, len(rows), 2)]
+    entries = [Entry(records.number(rows[at + 1]), rows[at], queue) for at in range(0, len(rows), 2)]
     return entries, int(answer[0]), answer[1]
 
 
@@ -127,7 +128,7 @@ def _matching(store: Common, op: ops.List, entries: list[Entry]) -> Plan[list[tu
         ids = [entry.id for entry in entries if entry.queue == queue]
         some = yield from job_views(store, queue, ids, bodies=op.bodies)
         views |= {(queue, view.id): view for view in some}
-    found = ((entry, views.get((entry.queue, entry.id))) for entry in entries)
+    found = ((entry, views.get((entry.queue, records.text(entry.id)))) for entry in entries)
     return [
         (entry, view)
         for entry, view in found
@@ -145,7 +146,7 @@ def queues(store: Common, op: ops.Queues) -> Plan[list[ops.QueueView]]:
         row = yield Call("counts", store.keys.of(queue), (store.moment(),))
         known, ready, scheduled, running, parked, failed, oldest_ready, oldest_running = row
         if known:
-            oldest = [int(moment) if moment else None for moment in (oldest_ready, oldest_running)]
+            oldest = [records.number(moment) if moment else None for moment in (oldest_ready, oldest_running)]
             views.append(ops.QueueView(queue, ready, scheduled, running, parked, failed, *oldest))
     return views
 
@@ -155,12 +156,12 @@ def workers(store: Common, op: ops.Workers) -> Plan[list[ops.WorkerView]]:
     views = []
     for queue in (yield from store.known_queues()):
         flat = yield Call("ZRANGE", (store.keys.one(queue, "workers"),), ("0", "-1", "WITHSCORES"))
-        names = [name.decode() for name in flat[::2]]
+        names = [records.text(name) for name in flat[::2]]
         if not names:
             continue
         counts = yield Call("holders", tuple(store.keys.held(queue, name) for name in names))
         views += [
-            ops.WorkerView(name, queue, int(lease), held)
+            ops.WorkerView(name, queue, records.number(lease), held)
             for name, lease, held in zip(names, flat[1::2], counts, strict=True)
         ]
     return sorted(views, key=lambda view: (view.worker, view.queue or ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace.core import operations as ops
@@ -11,8 +11,9 @@ from headrace.core import trail
 from headrace.core.states import State
 from headrace.stores.contract import BATCH
 from headrace.stores.plan import Call, Plan
-from headrace.stores.redis.common import Common
+from headrace.stores.redis.common import Common, Id
 from headrace.stores.redis.looking import Entry, job_views, page
+from headrace.stores.redis.records import text
 
 
 def cancel(store: Common, op: ops.Cancel) -> Plan[str]:
@@ -48,7 +49,7 @@ def _replay(store: Common, queue: str, ids: list[str]) -> Plan[dict[str, str]]:
         for view in failed:
             args += (view.id, b"%018d" % view.token, trail.replayed(view.trail))
         texts = yield Call("replay", store.keys.of(queue), tuple(args))
-        answers |= {view.id: text.decode() for view, text in zip(failed, texts, strict=True)}
+        answers |= {view.id: text(answer) for view, answer in zip(failed, texts, strict=True)}
     return answers
 
 
@@ -63,36 +64,49 @@ def forget(store: Common, op: ops.Forget) -> Plan[int]:
     return total
 
 
-def _delete(store: Common, queue: str, ids: list[str], only: str, tombstones: str) -> Plan[set[str]]:
-    gone: set[str] = set()
+def _delete(store: Common, queue: str, ids: Sequence[Id], only: str, tombstones: str) -> Plan[set[Id]]:
+    gone: set[Id] = set()
     for start in range(0, len(ids), BATCH):
-        part = ids[start : start + BATCH]
+        part: Sequence[Id] = ids[start : start + BATCH]
         codes = yield Call("forget", store.keys.of(queue), (only, tombstones, *part))
         gone |= {id for id, code in zip(part, codes, strict=True) if code}
     return gone
 
 
-def prune(store: Common, op: ops.Prune) -> Plan[int]:
+def prune(store: Common, op: ops.Prune) -> Plan[ops.Pruned]:
     """Sweep what is over, in all queues, then delete old failed jobs and the oldest beyond the most."""
     everywhere = yield from store.known_queues()
-    for queue in everywhere:
-        yield Call("sweep", store.keys.of(queue), (store.moment(), str(BATCH)))
+    more = yield from _sweep(store, everywhere, op.limit)
     if op.age_us is None and op.most is None:
-        return 0
+        return ops.Pruned(0, more)
     queues = everywhere if op.queue is None else [op.queue]
     entries, total, now = yield from _oldest_failed(store, op, queues)
     beyond = max(0, total - op.most) if op.most is not None else 0
     until = now - op.age_us if op.age_us is not None else -1
-    old = [entry for place, entry in enumerate(entries) if place < beyond or entry.score <= until][: op.limit]
+    old = [entry for place, entry in enumerate(entries) if place < beyond or entry.score <= until]
     count = 0
-    for queue, ids in _by_queue(old).items():
+    for queue, ids in _by_queue(old[: op.limit]).items():
         gone = yield from _delete(store, queue, ids, "failed", "0")
         count += len(gone)
-    return count
+    return ops.Pruned(count, more or len(old) > op.limit)
 
 
-def _by_queue(entries: Iterable[Entry]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def _sweep(store: Common, queues: list[str], limit: int) -> Plan[bool]:
+    """At most `limit` kept jobs and as many unique keys, queue by queue. Whether some are left."""
+    left, more = limit, False
+    for queue in queues:
+        while True:
+            args = (store.moment(), str(min(left, BATCH)))
+            kept, keys, rest = yield Call("sweep", store.keys.of(queue), args)
+            left -= max(kept, keys)
+            if not rest or left <= 0:
+                break
+        more = more or bool(rest)
+    return more
+
+
+def _by_queue(entries: Iterable[Entry]) -> dict[str, list[bytes]]:
+    found: dict[str, list[bytes]] = {}
     for entry in entries:
         found.setdefault(entry.queue, []).append(entry.id)
     return found
@@ -109,7 +123,7 @@ def _oldest_failed(store: Common, op: ops.Prune, queues: list[str]) -> Plan[tupl
             some, now, count = yield from page(store, queue, "failed", after, BATCH)
             entries += some if op.task is None else (yield from _of_task(store, queue, op.task, some))
             seen += len(some)
-            if len(some) < BATCH or (op.task is None and seen >= op.limit):
+            if len(some) < BATCH or (op.task is None and seen > op.limit):
                 total += count
                 break
             after = some[-1]
@@ -120,4 +134,4 @@ def _oldest_failed(store: Common, op: ops.Prune, queues: list[str]) -> Plan[tupl
 def _of_task(store: Common, queue: str, task: str, entries: list[Entry]) -> Plan[list[Entry]]:
     views = yield from job_views(store, queue, [entry.id for entry in entries])
     matching = {view.id for view in views if view.task == task}
-    return [entry for entry in entries if entry.id in matching]
+    return [entry for entry in entries if text(entry.id) in matching]

@@ -22,6 +22,8 @@ def enqueue(store: Common, op: ops.Enqueue) -> Plan[list[ops.Enqueued]]:
     yield from store.register(queues)
     if len(queues) == 1 and len(op.jobs) <= BATCH and sum(len(job.body) for job in op.jobs) <= BYTES:
         return (yield from _step(store, op.jobs))
+    for job in op.jobs:  # one that is refused must be so before the first step
+        store.packer.head(job)
     answers: list[ops.Enqueued | None] = [None] * len(op.jobs)
     for queue in dict.fromkeys(job.queue for job in op.jobs):
         places = [place for place, job in enumerate(op.jobs) if job.queue == queue]
@@ -72,5 +74,5 @@ def _step(store: Common, jobs: tuple[ops.NewJob, ...]) -> Plan[list[ops.Enqueued
 
 def _enqueued(job: ops.NewJob, code: int | bytes) -> ops.Enqueued:
     if isinstance(code, bytes):
-        return ops.Enqueued("duplicate", code.decode())
+        return ops.Enqueued("duplicate", records.text(code))
     return ops.Enqueued("exists" if code else "new", job.id)

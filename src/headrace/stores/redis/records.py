@@ -12,6 +12,7 @@ from headrace.errors import ConfigError
 
 HEAD = 44  # created (18), due (18), order band (3), derived (1), length of the task (4)
 STATE_HEAD = 58  # token (18), due (18), base (18), length of the reason (4)
+_MOST = 10**18 - 1  # what 18 digits hold
 _HEADS = 1_000  # packed heads kept; there are about as many as there are tasks
 
 _PLACES = {
@@ -46,18 +47,25 @@ class Packer:
         """The record without the two times, which are the server's.
 
         Raises:
-            ConfigError: the priority is not within -100..100.
+            ConfigError: as `head` does.
+        """
+        return self.head(job) + job.body
+
+    def head(self, job: ops.NewJob) -> bytes:
+        """What precedes the body.
+
+        Raises:
+            ConfigError: the priority is not within -100..100, or the task's name is too long.
         """
         key = (job.priority, job.derived, job.task)
-        head = self._heads.get(key)
-        if head is None:
-            head = self._head(*key)
-        return head + job.body
+        return self._heads.get(key) or self._head(*key)
 
     def _head(self, priority: int, derived: bool, task: str) -> bytes:  # noqa: FBT001 - a field of the key
         if not -100 <= priority <= 100:
             raise ConfigError(f"priority is {priority}: use -100 to 100, higher runs first")
         name = task.encode()
+        if len(name) > 9999:
+            raise ConfigError(f"the name of task {task[:60]!r}... has {len(name)} bytes: use at most 9999")
         head = b"%03d%d%04d%b" % (100 - priority, derived, len(name), name)
         if len(self._heads) >= _HEADS:
             self._heads.clear()
@@ -68,7 +76,7 @@ class Packer:
 def when(job: ops.NewJob) -> str:
     """The due time as enqueue.lua reads it."""
     if job.due_us is not None:
-        return f"={max(0, job.due_us):018d}"
+        return f"={min(max(0, job.due_us), _MOST):018d}"
     return f"+{job.delay_us}" if job.delay_us > 0 else ""
 
 
@@ -76,12 +84,17 @@ def unique(job: ops.NewJob) -> bytes:
     """The entry of `unique_of`: when the key is freed, its lifetime, the key."""
     if job.unique is None:
         return b""
-    return b"%c%018d%b" % (job.unique_until[0].encode(), max(0, job.unique_us), job.unique.encode())
+    return b"%c%018d%b" % (job.unique_until[0].encode(), min(max(0, job.unique_us), _MOST), job.unique.encode())
 
 
 def number(score: bytes) -> int:
-    """A score; those beyond 2^53 come with an exponent and without their last digits."""
-    return int(score) if score.isdigit() else int(float(score))
+    """A score; those beyond 2^53 come with an exponent and without their last digits, foreign ones may be infinite."""
+    return int(score) if score.isdigit() else int(max(-1e18, min(float(score), 1e18)))
+
+
+def text(name: bytes) -> str:
+    """An id or a name for people. Ours are UTF-8; in what another program wrote, bytes that are not are written out."""
+    return name.decode("utf-8", "backslashreplace")
 
 
 def changing(record: bytes, state: bytes | None) -> Changing:
@@ -104,9 +117,9 @@ def claimed(queue: str, id: bytes, record: bytes, state: bytes | None) -> ops.Cl
     created = int(record[:18])
     content = record[HEAD + int(record[40:HEAD]) :]
     if not state:
-        return ops.ClaimedJob(id.decode(), queue, created, content, None, created, created)
+        return ops.ClaimedJob(text(id), queue, created, content, None, created, created)
     now = changed(state)
-    return ops.ClaimedJob(id.decode(), queue, now.token, content, now.trail, created, now.base_us)
+    return ops.ClaimedJob(text(id), queue, now.token, content, now.trail, created, now.base_us)
 
 
 def view(queue: str, row: list[Any], now_us: int, worker: str | None, *, bodies: bool) -> ops.JobView:
@@ -118,7 +131,7 @@ def view(queue: str, row: list[Any], now_us: int, worker: str | None, *, bodies:
     if state is State.SCHEDULED and number(score) <= now_us:
         state = State.READY
     return ops.JobView(
-        id.decode(),
+        text(id),
         queue,
         record[HEAD:end].decode("utf-8", "replace"),
         state,

@@ -128,7 +128,7 @@ def promote(store: Common, op: ops.Promote) -> Plan[int]:
 class Holding(msgspec.Struct, frozen=True):
     """One job that a worker holds, as holdings.lua tells it."""
 
-    id: str
+    id: bytes  # as it stands there: in what another program wrote it need not be text
     token: int
     order: float
     trail: bytes | None
@@ -140,11 +140,11 @@ def holdings(store: Common, queue: str, workers: list[str]) -> Plan[dict[str, li
     keys = store.keys.of(queue) + tuple(store.keys.held(queue, worker) for worker in workers)
     answer = yield Call("holdings", keys)
     return {
-        worker: [_holding(*flat[at : at + 4]) for at in range(0, len(flat), 4)]
+        worker: [_holding(*flat[at : at + 5]) for at in range(0, len(flat), 5)]
         for worker, flat in zip(workers, answer, strict=True)
     }
 
 
-def _holding(id: bytes, row: bytes, state: bytes, cancel: int) -> Holding:
+def _holding(id: bytes, token: bytes, order: bytes, state: bytes, cancel: int) -> Holding:
     trail = records.changed(state).trail if state else None
-    return Holding(id.decode(), int(row[:18]), float(row.rpartition(b" ")[2]), trail, bool(cancel))
+    return Holding(id, int(token), float(order), trail, bool(cancel))

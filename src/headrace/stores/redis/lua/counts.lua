@@ -20,11 +20,12 @@ local function look(ids)
 end
 
 look(call('ZRANGEBYSCORE', queue.due, '-inf', now, 'LIMIT', 0, 10))
-local head = call('ZRANGE', queue.ready, 0, 0, 'WITHSCORES')[2]
+-- Between the bands that there are: beyond them numbers are too coarse to step from one to the next.
+local head = call('ZRANGEBYSCORE', queue.ready, 0, 201 * BAND, 'WITHSCORES', 'LIMIT', 0, 1)[2]
 while head do
   local band = math.floor(tonumber(head) / BAND)
   look(call('ZRANGEBYSCORE', queue.ready, band * BAND, (band + 1) * BAND - 1, 'LIMIT', 0, 10))
-  head = call('ZRANGEBYSCORE', queue.ready, (band + 1) * BAND, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  head = call('ZRANGEBYSCORE', queue.ready, (band + 1) * BAND, 201 * BAND, 'WITHSCORES', 'LIMIT', 0, 1)[2]
 end
 
 return {

@@ -6,7 +6,8 @@
 --   when: '' at once, '+N' after N us, '=N' at N (18 digits). unique: '' or a value of unique_of.
 -- Answer: 1 when all are new, else per job 0 (new), 1 (exists) or the id that holds its unique key.
 --
--- B036: the first write (HINCRBY) needs memory, so a full server refuses here, before anything is changed.
+-- B036: the first write (HINCRBY) needs memory, so a full server refuses here, before anything is changed. What is read
+-- or computed may fail, so it comes before the writes of jobs and keys: those are all or none.
 
 local queue, now, step = queue_at(0), store_now(ARGV[1]), tonumber(ARGV[2])
 local ids = {}
@@ -48,9 +49,10 @@ for i, id in ipairs(ids) do
 end
 
 local place = call('HINCRBY', queue.meta, 'place', #ids) - #ids
-local token = math.max(now, tonumber(call('HGET', queue.meta, 'floor') or 0) + 1)
+local token = math.max(now, floor_of(queue) + 1)
 local created = digits(now)
-local jobs, ready, scheduled, waiting, earliest = {}, {}, {}, {}, nil
+local jobs, states, ready, scheduled, waiting, earliest = {}, {}, {}, {}, {}, nil
+local uniques, unique_of = {}, {}
 for i, id in ipairs(ids) do
   if answers[i] == 0 then
     local at = step * (i - 1) + 3
@@ -75,16 +77,20 @@ for i, id in ipairs(ids) do
     end
     if step == 4 and ARGV[at + 3] ~= '' then
       local unique = ARGV[at + 3]
-      call('HSET', queue.uniques, sub(unique, 20), digits(now + tonumber(sub(unique, 2, 19))) .. id)
-      call('HSET', queue.unique_of, id, unique)
+      uniques[#uniques + 1] = sub(unique, 20)
+      uniques[#uniques + 1] = digits(now + tonumber(sub(unique, 2, 19))) .. id
+      unique_of[#unique_of + 1], unique_of[#unique_of + 2] = id, unique
     end
     if token > now then
-      call('HSET', queue.state, id, digits(token) .. due_digits .. created .. '0000')
+      states[#states + 1], states[#states + 2] = id, digits(token) .. due_digits .. created .. '0000'
     end
   end
 end
 
 local head = earliest and tonumber(call('ZRANGE', queue.due, 0, 0, 'WITHSCORES')[2] or '') or nil
+many('HSET', queue.uniques, uniques)
+many('HSET', queue.unique_of, unique_of)
+many('HSET', queue.state, states)
 many('HSET', queue.jobs, jobs)
 many('ZADD', queue.ready, ready)
 many('ZADD', queue.due, scheduled)

@@ -7,7 +7,7 @@
 -- Answer: 1 when it is new, 0 when something else must be looked at: the id is or was here, jobs are due, or a
 --   token was ahead of the clock.
 --
--- B036: the first write (HSETNX) needs memory, so a full server refuses here, before anything is changed.
+-- B036: the first write (HINCRBY) needs memory, so a full server refuses here, before anything is changed.
 
 local call, id, record = redis.call, ARGV[2], ARGV[3]
 local now = tonumber(ARGV[1])
@@ -25,14 +25,13 @@ for i = 6, 9 do
   end
 end
 local floor = call('HGET', KEYS[4], 'floor')
-if floor and tonumber(floor) >= now then
+if floor and (tonumber(floor) or now) >= now then
   return 0
 end
-local created = string.format('%018.0f', now)
+local created, place = string.format('%018.0f', now), call('HINCRBY', KEYS[4], 'place', 1)
 if call('HSETNX', KEYS[1], id, created .. created .. record) == 0 then
   return 0
 end
-local place = call('HINCRBY', KEYS[4], 'place', 1)
 call('ZADD', KEYS[2], tonumber(string.sub(record, 1, 3)) * 17592186044416 + place, id)
 if call('LLEN', KEYS[5]) == 0 then
   call('RPUSH', KEYS[5], '1')

@@ -26,7 +26,7 @@
 --   wake       list  at most one element: jobs may be waiting
 --   held:WORKER  hash  id -> token (18), derived (1), claim number, space, order; what one worker holds
 
-local call, sub = redis.call, string.sub
+local call, sub, find = redis.call, string.sub, string.find
 local BAND = 17592186044416 -- 2^44
 local STRIDE = 23
 local CHUNK = 4000 -- Lua's stack bounds what unpack may give
@@ -53,7 +53,63 @@ local function store_now(override)
 end
 
 local function digits(number)
-  return string.format('%018.0f', number)
+  return string.format('%018.0f', math.max(0, math.min(number, 999999999999999872))) -- no 18 digits say more
+end
+
+-- Another program may have written anything. What no script or worker could read is replaced by what says least.
+
+-- The first number is a moment before 10^16 us (the year 2286): a token beyond could not be counted up any more.
+local function has_digits(raw, count)
+  local _, last = find(raw, '^00%d*')
+  return last and last >= count
+end
+
+local function is_record(raw)
+  return has_digits(raw, 44)
+end
+
+-- What cannot be read becomes the body of a job of no task.
+local function as_record(raw)
+  return is_record(raw) and raw or string.rep('0', 36) .. '10000000' .. raw
+end
+
+local function is_state(raw)
+  return has_digits(raw, 58)
+end
+
+-- What cannot be read becomes the trail.
+local function as_state(raw)
+  return is_state(raw) and raw or string.rep('0', 58) .. raw
+end
+
+-- Whether it is UTF-8: whatever goes by another name could be given out, but never be named when it comes back.
+local function is_text(name)
+  if not find(name, '[\128-\255]') then
+    return true
+  end
+  for _, pattern in ipairs({
+    '\240[\144-\191][\128-\191][\128-\191]', '[\241-\243][\128-\191][\128-\191][\128-\191]',
+    '\244[\128-\143][\128-\191][\128-\191]', '\224[\160-\191][\128-\191]', '\237[\128-\159][\128-\191]',
+    '[\225-\236\238\239][\128-\191][\128-\191]', '[\194-\223][\128-\191]',
+  }) do
+    name = string.gsub(name, pattern, '.')
+  end
+  return not find(name, '[\128-\255]')
+end
+
+-- A place among the ready jobs as a number; the end of the middle band where there is none.
+local function as_order(text)
+  local order = tonumber(text or '')
+  return order and order > -2 ^ 53 and order < 2 ^ 53 and order or 101 * BAND - 1
+end
+
+-- Token, derived, claim number and order of a row of `held`; one that cannot be read is of claim 0, token 0.
+local function read_row(row)
+  local head, order = string.match(row, '^(%d+) (.*)$')
+  if not head or not has_digits(head, 20) then
+    return string.rep('0', 18), '0', 0, as_order(order)
+  end
+  return sub(head, 1, 18), sub(head, 19, 19), tonumber(sub(head, 20)), as_order(order)
 end
 
 -- B036: in a server that is full, only a first write that frees memory lets the following ones through.
@@ -109,7 +165,7 @@ local function promote(queue, now, limit)
   local orders = fetch(queue.waiting, ids)
   local order, due = {}, {}
   for i, id in ipairs(ids) do
-    order[id], due[id] = tonumber(orders[i] or 100 * BAND), tonumber(rows[2 * i])
+    order[id], due[id] = as_order(orders[i]), tonumber(rows[2 * i])
   end
   if tied then
     table.sort(ids, function(a, b)
@@ -134,13 +190,14 @@ end
 local function read_state(queue, id)
   local raw = call('HGET', queue.state, id)
   if raw then
+    raw = as_state(raw)
     local length = tonumber(sub(raw, 55, 58))
     return {
       token = sub(raw, 1, 18), due = sub(raw, 19, 36), base = sub(raw, 37, 54),
       reason = sub(raw, 59, 58 + length), trail = sub(raw, 59 + length),
     }
   end
-  local record = call('HGET', queue.jobs, id) or string.rep('0', 44)
+  local record = as_record(call('HGET', queue.jobs, id) or '')
   local created = sub(record, 1, 18)
   return {token = created, due = sub(record, 19, 36), base = created, reason = '', trail = ''}
 end
@@ -165,11 +222,14 @@ end
 -- The hash that takes tombstones now. When it is old enough the other one, older still, is dropped and filled anew.
 local function graveyard(queue, now, kind)
   local known = call('HMGET', queue.meta, kind, kind .. '_at')
-  local turn, since = known[1] or '0', tonumber(known[2] or now)
+  local turn, since = known[1] == '1' and '1' or '0', tonumber(known[2] or now) or 0
   if known[2] and now - since < LIFE[kind] then
     return queue[kind .. turn]
   end
   if known[2] then
+    if now - since >= 2 * LIFE[kind] then -- the last one came before since + LIFE: all are over
+      call('UNLINK', queue[kind .. turn])
+    end
     turn = turn == '0' and '1' or '0'
     call('UNLINK', queue[kind .. turn])
   end
@@ -189,11 +249,16 @@ local function bury(queue, ids, now, kind)
   many('HSET', key, pairs_)
 end
 
+-- The highest token that ever was ahead of the clock.
+local function floor_of(queue)
+  local floor = call('HGET', queue.meta, 'floor')
+  return floor and has_digits(floor, 18) and tonumber(floor) or 0
+end
+
 -- A token ahead of the clock (it was set back) is remembered, so that no re-used id ever gets a lower one.
 local function keep_floor(queue, token, now)
   if tonumber(token) > now then
-    local floor = tonumber(call('HGET', queue.meta, 'floor') or 0)
-    call('HSET', queue.meta, 'floor', digits(math.max(floor, tonumber(token))))
+    call('HSET', queue.meta, 'floor', digits(math.max(floor_of(queue), tonumber(token))))
   end
 end
 
@@ -224,7 +289,8 @@ local function settle(queue, held, id, token, change, now)
   if not row then
     return call('ZSCORE', queue.running, id) and 2 or 0
   end
-  if sub(row, 1, 18) ~= token then
+  local own, derived, _, order = read_row(row)
+  if own ~= token then
     return 0
   end
   local state = read_state(queue, id)
@@ -239,10 +305,14 @@ local function settle(queue, held, id, token, change, now)
     outcome = 'cancelled'
   end
   if ENDS[outcome] then
-    finish(queue, id, state, outcome, now, change.keep, sub(row, 19, 19) == '1')
+    finish(queue, id, state, outcome, now, change.keep, derived == '1')
     return 1
   end
-  local order = string.match(row, ' (.*)$')
+  if call('HEXISTS', queue.jobs, id) == 0 then -- nothing is left to run: the server has lost data
+    call('HDEL', queue.state, id)
+    call('HDEL', queue.cancels, id)
+    return 0
+  end
   state.token = digits(math.max(tonumber(token) + 1, now))
   if outcome == 'scheduled' then
     local due = now + change.delay

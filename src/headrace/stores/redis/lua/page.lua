@@ -22,6 +22,9 @@ local function start()
 end
 
 local function is_after(score, id)
+  if id == last_id then -- whatever its score: a caller knows it but roughly
+    return false
+  end
   if last_score == nil or score ~= last_score then
     return true
   end

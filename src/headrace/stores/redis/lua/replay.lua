@@ -25,14 +25,14 @@ local function replay(id, token, trail)
   end
   call('ZREM', queue.failed, id)
   if own then
-    call('HSET', queue.uniques, sub(own, 20), digits(now + tonumber(sub(own, 2, 19))) .. id)
+    call('HSET', queue.uniques, sub(own, 20), digits(now + (tonumber(sub(own, 2, 19)) or 0)) .. id)
   end
   forget_tombstones(queue, id)
   state.token = digits(math.max(tonumber(token) + 1, now))
   state.due, state.base = digits(now), digits(now)
   state.reason, state.trail = '', trail
   write_state(queue, id, state)
-  call('ZADD', queue.ready, next_order(queue, tonumber(sub(record, 37, 39)) * BAND), id)
+  call('ZADD', queue.ready, next_order(queue, tonumber(sub(as_record(record), 37, 39)) * BAND), id)
   ring(queue)
   return ''
 end

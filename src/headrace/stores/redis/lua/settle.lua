@@ -10,7 +10,7 @@ local now, count = store_now(ARGV[1]), tonumber(ARGV[2])
 local answers = {}
 
 local function settle_plain(queue, held, first, size)
-  local valid, short, day, done = {}, {}, {}, {}
+  local valid, short, day, done, ahead = {}, {}, {}, {}, {}
   local moment = digits(now)
   local rows = call('HMGET', held, unpack(ARGV, first, first + size - 1))
   for i = 1, size do
@@ -22,7 +22,7 @@ local function settle_plain(queue, held, first, size)
       local grave = sub(row, 19, 19) == '1' and day or short
       grave[#grave + 1] = id
       if token > moment then
-        keep_floor(queue, token, now)
+        ahead[#ahead + 1] = token
       end
       answers[#answers + 1] = 1
     elseif row or done[id] then
@@ -44,6 +44,9 @@ local function settle_plain(queue, held, first, size)
       free_unique(queue, id)
     end
     many('HDEL', queue.unique_of, valid)
+  end
+  for _, token in ipairs(ahead) do
+    keep_floor(queue, token, now)
   end
   bury(queue, short, now, 'short')
   bury(queue, day, now, 'day')

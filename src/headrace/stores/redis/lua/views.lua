@@ -12,11 +12,13 @@ for i = 3, #ARGV do
   local record = call('HGET', queue.jobs, id)
   local where, score = place_of(queue, id)
   if record and where then
+    record = as_record(record)
+    local state = call('HGET', queue.state, id)
     if not bodies then
       record = sub(record, 1, 44 + tonumber(sub(record, 41, 44)))
     end
     row = {
-      id, where, score, record, call('HGET', queue.state, id) or '', call('HGET', queue.unique_of, id) or '',
+      id, where, score, record, state and as_state(state) or '', call('HGET', queue.unique_of, id) or '',
       call('HEXISTS', queue.cancels, id),
     }
   end
