@@ -62,8 +62,8 @@ class Jobs:
         return JobPage(tuple(map(job_info, page.jobs)), page.next)
 
     def cancel(self, id: str) -> Literal["cancelled", "requested", "finished", "absent"]:
-        """Cancel a waiting job, or ask the worker of a running one ("requested")."""
-        return self._app.driver.run(ops.Cancel(id))
+        """Cancel a waiting job, or ask the worker of a running one ("requested"). It can be looked at for 24 h."""
+        return self._app.driver.run(ops.Cancel(id, keep_us=ops.CANCELLED_KEEP_US))
 
     def retry(self, ids: str | Iterable[str]) -> Retried:
         """Make failed jobs ready again with their counts reset: same id, options and unique key."""

@@ -10,9 +10,9 @@ import pytest
 
 from headrace.core import settle, trail
 from headrace.core.backoff import Exponential, Fixed
-from headrace.core.operations import Outcome
+from headrace.core.operations import CANCELLED_KEEP_US, Outcome
 from headrace.core.retry import Retry
-from headrace.core.settle import DAY_US, SECOND, Ending, is_poison, is_suspect
+from headrace.core.settle import SECOND, Ending, is_poison, is_suspect
 from headrace.core.states import State
 from headrace.core.trail import EMPTY, HISTORY, TEXT, Mishap, Trail
 from headrace.core.verdict import Cancel, Fail, RetryIn, Snooze, Verdict
@@ -84,8 +84,8 @@ def test_the_table_has_every_ending_and_verdict() -> None:
 def test_what_is_kept_and_for_how_long(name: str) -> None:
     ending, state, *_ = ENDINGS[name]
     outcome, _ = end(ending, by=policy(keep_us=7, cancelled_keep_us=8))
-    assert outcome.keep_us == {State.SUCCEEDED: 7, State.CANCELLED: 8, State.EXPIRED: 8}.get(state, 0)
-    assert policy().cancelled_keep_us == DAY_US
+    assert outcome.keep_us == {State.SUCCEEDED: 7, State.FAILED: 0}.get(state, 8)
+    assert policy().cancelled_keep_us == CANCELLED_KEEP_US
 
 
 # -- success

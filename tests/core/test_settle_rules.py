@@ -8,8 +8,9 @@ import pytest
 from headrace.core import settle
 from headrace.core.backoff import Fixed, Stepped
 from headrace.core.codec import Envelope
+from headrace.core.operations import CANCELLED_KEEP_US
 from headrace.core.retry import Retry
-from headrace.core.settle import DAY_US, SECOND, Ending, limits
+from headrace.core.settle import SECOND, Ending, limits
 from headrace.core.states import State
 from headrace.core.trail import EMPTY, Mishap
 from headrace.core.verdict import Cancel, Fail, RetryIn, Snooze, Verdict
@@ -74,7 +75,7 @@ RULES = Retry(
 
 def test_a_rule_cancels_with_its_reason() -> None:
     outcome, kept = end(settle.Raised(FileNotFoundError("order.pdf")), by=policy(RULES))
-    assert (outcome.state, outcome.reason, outcome.keep_us) == (State.CANCELLED, "FileNotFoundError", DAY_US)
+    assert (outcome.state, outcome.reason, outcome.keep_us) == (State.CANCELLED, "FileNotFoundError", CANCELLED_KEEP_US)
     assert [(one.type, one.message) for one in kept.history] == [("FileNotFoundError", "order.pdf"), ("Cancel", "gone")]
 
 

@@ -240,6 +240,24 @@ def test_cancel_says_what_became_of_the_job(app: Headrace, task: Task[..., Any],
     assert info.cancel_requested
 
 
+def test_a_cancelled_job_can_be_looked_at_for_a_day(app: Headrace, task: Task[..., Any], holder: Holder) -> None:
+    """Whoever cancelled it: the call itself, or the worker that gave it back after it had been asked to."""
+    waiting, running = task.enqueue(1), task.enqueue(2)
+    assert app.jobs.cancel(waiting.id) == "cancelled"
+    holder.claim()
+    assert app.jobs.cancel(running.id) == "requested"
+    holder.driver.run(ops.Leave("w1", ("default",)))
+    kept = app.jobs.list("cancelled").jobs
+    assert {info.id: (info.state, info.reason) for info in kept} == {
+        waiting.id: (State.CANCELLED, "cancelled"),
+        running.id: (State.CANCELLED, "released"),
+    }
+    assert app.jobs.get(waiting.id) is not None
+    jobs = holder.driver.inner.model.jobs
+    until = {(jobs[info.id].keep_until_us or 0) - (jobs[info.id].finished_us or 0) for info in kept}
+    assert until == {ops.CANCELLED_KEEP_US}
+
+
 # -- will this deploy run what is waiting?
 
 

@@ -15,6 +15,7 @@ from headrace.core.states import State
 R_co = TypeVar("R_co", covariant=True)
 
 POLL_US = 1_000_000  # idle workers look at least this often
+CANCELLED_KEEP_US = 24 * 3600 * 1_000_000  # a cancelled job can be looked at for so long, whoever cancelled it
 UniqueUntil = Literal["end", "start"]
 
 
@@ -66,7 +67,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     """How one claim ended. `state` is where the job goes.
 
     READY keeps the job's place (released, crashed); SCHEDULED is due after `delay_us`; a terminal state
-    frees the unique key and leaves a tombstone; FAILED is always kept, the others for `keep_us`.
+    frees the unique key and leaves a tombstone; FAILED is always kept, the others for `keep_us`. A job that would
+    go back and was asked to cancel ends CANCELLED instead, and is kept for `keep_us` too.
     """
 
     id: str
@@ -108,8 +110,8 @@ class Beaten(msgspec.Struct, frozen=True, gc=False):
     """The store's answer to a heartbeat."""
 
     now_us: int
-    lost: list[str]  # ids of `held` that this worker does not hold any more
-    cancel: list[str]  # ids of `held` that somebody asked to cancel
+    lost: list[Held]  # those of `held` that this worker does not hold any more
+    cancel: list[Held]  # those of `held` that somebody asked to cancel
     released: int  # jobs given back that the worker did not know of
 
 
@@ -249,10 +251,14 @@ class Rescue(msgspec.Struct, Operation[Rescued], frozen=True):
 
     A worker that is found dead in these queues is rescued whole, whatever other queues it served and whatever the
     limit: a job that is rescued after the others would look as if its worker had held nothing else.
+
+    Where the store's now is beyond `not_after_us`, nothing is rescued: its clock has jumped since the caller's last
+    heartbeat, so that the leases of the living look over as well.
     """
 
     queues: tuple[str, ...]
     limit: int = 1000
+    not_after_us: int | None = None
 
 
 class Promote(msgspec.Struct, Operation[int], frozen=True):
@@ -317,11 +323,17 @@ class Forget(msgspec.Struct, Operation[int], frozen=True):
     queue: str | None = None
 
 
-class Prune(msgspec.Struct, Operation[int], frozen=True):
-    """Delete failed jobs older than `age_us`, and the oldest beyond `most`.
+class Pruned(msgspec.Struct, frozen=True):
+    """How many failed jobs went. `more`: something whose time is over is left for another call."""
 
-    Kept jobs, tombstones and stray unique keys go too when their time is over. Answers how many failed
-    jobs went; call again while it equals `limit`.
+    failed: int
+    more: bool
+
+
+class Prune(msgspec.Struct, Operation[Pruned], frozen=True):
+    """Delete failed jobs older than `age_us`, and the oldest beyond `most`, at most `limit` of them.
+
+    Kept jobs, tombstones and stray unique keys go too when their time is over, at most `limit` of each.
     """
 
     age_us: int | None = None

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from headrace.core.backoff import Random
 from headrace.core.errortext import ErrorText, as_text, describe, drop_frames
-from headrace.core.operations import ClaimedJob, Outcome
+from headrace.core.operations import CANCELLED_KEEP_US, ClaimedJob, Outcome
 from headrace.core.retry import BACKOFFS, Retry
 from headrace.core.states import State
 from headrace.core.trail import TEXT, TRACEBACK, Mishap, Trail, clean, encode
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from headrace.core.codec import Envelope
 
 SECOND = 1_000_000
-DAY_US = 24 * 3600 * SECOND
 UNKNOWN_CAP_S = 30.0  # longest pause before a job of an unknown task is offered again, give or take a quarter
 RETRY_AFTER_S = 1_000_000_000  # what an exception may ask for at most, about 30 years
 
@@ -30,7 +29,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     retry: Retry
     keep_us: int = 0  # how long a succeeded job stays visible
-    cancelled_keep_us: int = DAY_US  # and a cancelled or expired one
+    cancelled_keep_us: int = CANCELLED_KEEP_US  # and a cancelled or expired one
     unknown_for_us: int = 600 * SECOND  # how long to wait for a worker that knows the task
     deadline_us: int | None = None
 
@@ -137,8 +136,10 @@ class _Case(msgspec.Struct, frozen=True):
     worker: str
     rng: Random
 
-    def outcome(self, state: State, reason: str, trail: Trail, *, delay_us: int = 0, keep_us: int = 0) -> Outcome:
+    def outcome(self, state: State, reason: str, trail: Trail, *, delay_us: int = 0) -> Outcome:
+        """One that goes back may end cancelled instead, and is kept as if it had been cancelled here."""
         job = self.job
+        keep_us = 0 if state is State.FAILED else self.policy.cancelled_keep_us
         return Outcome(job.id, job.queue, job.token, state, delay_us, encode(trail), keep_us, reason)
 
     def mishap(self, text: ErrorText, started_us: int | None = None, *, timeout: bool = False) -> Mishap:
@@ -181,16 +182,16 @@ def conclude(
 
 
 def _ended_before_running(case: _Case, ending: Ending) -> Outcome:
-    trail, keep_us = case.trail, case.policy.cancelled_keep_us
+    trail = case.trail
     match ending:
         case Released(delay_us=delay_us, why=why, started=started):
             state = State.SCHEDULED if delay_us else State.READY
             after = replace(trail, releases=trail.releases + 1, started=trail.started or started)
             return case.outcome(state, why, after, delay_us=delay_us)
         case Expired():
-            return case.outcome(State.EXPIRED, "expired", trail, keep_us=keep_us)
+            return case.outcome(State.EXPIRED, "expired", trail)
         case CancelledByUser():
-            return case.outcome(State.CANCELLED, "cancelled", trail, keep_us=keep_us)
+            return case.outcome(State.CANCELLED, "cancelled", trail)
     return _failed(case, *_why_failed(case, ending))
 
 
@@ -295,7 +296,7 @@ def _decided(case: _Case, verdict: Verdict, started_us: int | None) -> Outcome:
 
 def _refused(case: _Case, verdict: Verdict, after: Trail, reason: str) -> Outcome:
     if isinstance(verdict, Cancel):
-        return case.outcome(State.CANCELLED, reason, after, keep_us=case.policy.cancelled_keep_us)
+        return case.outcome(State.CANCELLED, reason, after)
     return case.outcome(State.FAILED, reason, after)
 
 

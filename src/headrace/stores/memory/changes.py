@@ -214,6 +214,7 @@ class Changes:
                     job.token,
                     State.READY,
                     trail=trail.released(job.trail),
+                    keep_us=ops.CANCELLED_KEEP_US,
                     reason="released",
                 ),
                 now,
@@ -235,7 +236,16 @@ class Changes:
         for orphan in orphans:
             after = trail.crashed(orphan.trail, worker=orphan.worker, now_us=now, alone=orphan.alone)
             self._settle_one(
-                ops.Outcome(orphan.id, orphan.queue, orphan.token, State.READY, trail=after, reason="crashed"), now
+                ops.Outcome(
+                    orphan.id,
+                    orphan.queue,
+                    orphan.token,
+                    State.READY,
+                    trail=after,
+                    keep_us=ops.CANCELLED_KEEP_US,
+                    reason="crashed",
+                ),
+                now,
             )
         for worker in [name for name in self.workers if self._is_dead(name, now) and not self._held_by(name)]:
             del self.workers[worker]

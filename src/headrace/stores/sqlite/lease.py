@@ -44,7 +44,15 @@ def _give_back(worker: str, ids: set[str], now: int) -> Plan[None]:
     """Unharmed: one release more on the job's trail."""
     rows = yield Statement("lease.held_whole", {"worker": worker})
     outcomes = [
-        ops.Outcome(id, queue, token, State.READY, trail=trail.released(raw), reason="released")
+        ops.Outcome(
+            id,
+            queue,
+            token,
+            State.READY,
+            trail=trail.released(raw),
+            keep_us=ops.CANCELLED_KEEP_US,
+            reason="released",
+        )
         for id, queue, token, raw, _, _ in rows
         if id in ids
     ]
@@ -71,6 +79,7 @@ def rescue(op: ops.Rescue, now: int) -> Plan[ops.Rescued]:
             orphan.token,
             State.READY,
             trail=trail.crashed(orphan.trail, worker=orphan.worker, now_us=now, alone=orphan.alone),
+            keep_us=ops.CANCELLED_KEEP_US,
             reason="crashed",
         )
         for orphan in orphans

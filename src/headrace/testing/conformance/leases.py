@@ -280,7 +280,7 @@ def a_cancelled_job_whose_worker_died_ends_cancelled(h: Harness) -> None:
     assert h.run(ops.Cancel("a")) == "requested"
     orphans = h.crash()
     assert [(orphan.id, orphan.cancel) for orphan in orphans] == [("a", True)]
-    assert h.state("a") is None
+    assert h.state("a") == State.CANCELLED
     assert h.run(ops.Cancel("a")) == "finished"
     assert (h.queue().ready, h.queue().running) == (0, 0)
     assert h.status(job("b", unique="k")) == "new"
@@ -296,7 +296,16 @@ def a_cancelled_job_that_is_given_back_ends_cancelled(h: Harness) -> None:
     h.running("left")
     h.run(ops.Cancel("left"))
     assert h.run(ops.Leave("w1", (QUEUE,))) == 1
-    assert h.state("left") is None
+    h.running("unknown")
+    h.run(ops.Cancel("unknown"))
+    assert h.beat(open_claim=99).released == 1
+    # for as long as one that its worker cancelled
+    h.clock.advance_us(ops.CANCELLED_KEEP_US - 10)
+    h.run(ops.Prune())
+    assert [h.state(id) for id in ("left", "unknown")] == [State.CANCELLED] * 2
+    h.clock.advance_us(20)
+    h.run(ops.Prune())
+    assert [h.state(id) for id in ("left", "unknown")] == [None] * 2
 
 
 @guarantee
