@@ -118,6 +118,9 @@ def bodies_kept(finished: Finished) -> Problems:
             yield id, f"was unreadable, and failed as {view.reason!r}"
 
 
+_NO_RUN = ("crashed", "deadline", "unknown task", "timeout")  # the last for one that was frozen before it struck
+
+
 def poison_convicted(finished: Finished) -> Problems:
     """A job that kills every worker it meets fails for that, after `max_crashes` deaths or a few more."""
     for id in finished.placed.poison:
@@ -126,7 +129,7 @@ def poison_convicted(finished: Finished) -> Problems:
             continue
         if entry.state is State.SUCCEEDED:
             yield id, "kills whatever runs it, and is said to have succeeded"
-        elif entry.state is State.FAILED and entry.reason not in ("crashed", "deadline", "unknown task"):
+        elif entry.state is State.FAILED and entry.reason not in _NO_RUN:
             yield id, f"kills whatever runs it, and failed as {entry.reason!r}"
 
 

@@ -245,7 +245,7 @@ class Ledger:
         self._seen(op.worker, now + op.lease_us)
         lost = {held for held in op.held if not self._has(op.worker, held)}
         if set(answer.lost) != lost:
-            self.broken("live lease", "", f"{op.worker} was told it lost {answer.lost}, not {lost}")
+            self.broken("live lease", "", f"{op.worker} lost {sorted(held.id for held in lost)}, told {answer.lost}")
         known = {held.id for held in op.held}
         forgotten = [
             entry for entry in self.held_by(op.worker) if entry.new.id not in known and entry.claim < op.open_claim

@@ -64,6 +64,7 @@ class Life:
         self.version = version
         self.group = Group(self.id)
         self.ended = False
+        self.started_s = simulation.loop.time()
         self.ended_s = float("inf")
         self.thawed_s = float("-inf")
         self.worker: Worker | None = None

@@ -164,13 +164,13 @@ class Simulation:
 
     def _check_rescues(self) -> None:
         """A dead worker's job runs again within one lease and a poll, and one lease more after a cold start."""
-        scenario = self.scenario
-        if scenario.max_jobs is not None:
-            return  # processes that live for less than two heartbeats rescue nobody
+        scenario, now_s = self.scenario, self.loop.time()
         bound_s = 2 * scenario.lease_s + 3 * scenario.heartbeat_s + scenario.grace_s
+        # somebody must live that long: processes that die or recycle within two heartbeats rescue nobody
+        watched_s = min((machine.life.started_s for machine in self.machines if not machine.ended), default=now_s)
         for entry in self.ledger.live():
             life = self.lives.get(entry.worker)
-            if life is None or not life.ended or self.loop.time() < max(life.ended_s, scenario.chaos_s) + bound_s:
+            if life is None or not life.ended or now_s < max(life.ended_s, watched_s, scenario.chaos_s) + bound_s:
                 continue
             if entry.new.id not in self._overdue:
                 self._overdue.add(entry.new.id)
