@@ -335,9 +335,11 @@ def _redis(config: Config) -> Driver:
     except ImportError:
         raise ConfigError("the protocol library for Redis is missing: pip install headrace[redis]") from None
     from headrace.drivers.redis import RedisDriver
+    from headrace.drivers.redis.address import parse
     from headrace.stores.redis import RedisStore
 
-    return RedisDriver(config.url, RedisStore(name=config.name))
+    store = RedisStore(name=config.name, allow_eviction=parse(config.url).allow_eviction)
+    return RedisDriver(config.url, store)
 
 
 def _memory(config: Config) -> Driver:

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.core import operations as ops
 from headrace.core.states import State
 from headrace.drivers.redis import RedisDriver
+from headrace.drivers.redis.address import parse
 from headrace.errors import StoreUnavailable
 from headrace.stores.redis import RedisStore
 from tests.waiting import await_until
@@ -18,7 +19,7 @@ Run = Callable[[Any], Any]
 
 
 def open_driver(url: str, name: str, **options: Any) -> RedisDriver:
-    return RedisDriver(url, RedisStore(name=name, **options))
+    return RedisDriver(url, RedisStore(name=name, allow_eviction=parse(url).allow_eviction, **options))
 
 
 def job(id: str, queue: str = "q", **options: Any) -> ops.NewJob:

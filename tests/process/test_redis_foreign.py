@@ -55,12 +55,12 @@ def driver(redis_url: str, unique_name: str, clock: VirtualClock) -> Iterator[Re
 
 
 @pytest.fixture
-def foreign(driver: RedisDriver) -> Iterator[Command]:
+def foreign(driver: RedisDriver, unique_name: str) -> Iterator[Command]:
     """Another program on the same server: foreign("HSET", "jobs", ...) writes to a key of queue q."""
     line = driver._new_line()
 
     def command(name: str, suffix: str, *args: Any) -> Any:
-        return line.call((name, driver.store.keys.one("q", suffix), *args))
+        return line.call((name, f"{{{unique_name}:q}}:{suffix}", *args))
 
     yield command
     line.close()

@@ -28,8 +28,6 @@ GRACE = 5.0  # seconds that an operation may go on after its caller was cancelle
 class RedisPlans(Protocol):
     """What the driver asks of its store."""
 
-    allow_eviction: bool
-
     @property
     def scripts(self) -> Mapping[str, str]:
         """The text of every script by name."""
@@ -48,8 +46,9 @@ class RedisDriver:
     """Runs plans on a server. Each new connection looks at the server first: it may be another one by now.
 
     `url`: redis://, rediss:// or unix://, see `address.parse`; a client object is refused (B104). `?socket_timeout=`
-    is in seconds (5): a command without an answer by then closes its connection. `?allow_eviction=1` accepts a server
-    that throws jobs away when it is full. `observe` is called with every step (for tests).
+    is in seconds (5): a command without an answer by then closes its connection. `?allow_eviction=1` is for whoever
+    makes the store: `RedisStore(allow_eviction=parse(url).allow_eviction)`. `observe` is called with every step
+    (for tests).
 
     Raises:
         ConfigError: the URL cannot be read.
@@ -58,7 +57,6 @@ class RedisDriver:
     def __init__(self, url: str, store: RedisPlans, *, observe: Callable[[Step], None] | None = None) -> None:
         self.store = store
         self.address = addresses.parse(url)
-        store.allow_eviction = store.allow_eviction or self.address.allow_eviction
         self.observe = observe
         self._scripts = Scripts(store.scripts)
         self._lines = Lines()
@@ -154,7 +152,10 @@ class RedisDriver:
 
 
 class _SharedPipe:
-    """The pipe of one loop, opened when needed and again after a loss; all who wait for it share one attempt."""
+    """The pipe of one loop, opened when needed and again after a loss; all who wait for it share one attempt.
+
+    Those who wait may be cancelled, all of them: the attempt goes on, and what it brings is for the next one.
+    """
 
     def __init__(self, connect: Callable[[], Coroutine[Any, Any, Pipe]]) -> None:
         self._connect = connect
@@ -165,9 +166,13 @@ class _SharedPipe:
         """An open pipe. Each caller of a failed attempt gets its error; the next call tries again."""
         if self._attempt is None or self._attempt.done():
             self._attempt = asyncio.get_running_loop().create_task(self._connect())
-        attempt = self._attempt
-        self.pipe = await asyncio.shield(attempt)
-        return self.pipe
+            self._attempt.add_done_callback(self._ended)  # before anybody who waits is told
+        return await asyncio.shield(self._attempt)
+
+    def _ended(self, attempt: asyncio.Task[Pipe]) -> None:
+        """Keep the pipe. An error is for those who wait; when nobody does, it is looked at, so that none complains."""
+        if not attempt.cancelled() and attempt.exception() is None:
+            self.pipe = attempt.result()
 
     async def aclose(self) -> None:
         """Close it."""

@@ -37,7 +37,7 @@ def error_of(text: str) -> StoreError:
         return StoreFull(f"nothing was changed: give the server memory or let workers drain it. It says: {text}")
     if code in _MISCONFIGURED:
         return StoreMisconfigured(f"{_MISCONFIGURED[code]}. It says: {text}")
-    if code in _UNAVAILABLE or "-READONLY" in text:
+    if code in _UNAVAILABLE or "-READONLY" in text or "max number of clients" in text:
         return StoreUnavailable(f"the server does not serve now: {text}")
     return StoreError(f"the server refused: {text}")
 

@@ -7,7 +7,9 @@ import select
 import socket
 import ssl
 import struct
+import sys
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import hiredis
@@ -22,6 +24,15 @@ _BUFFER = 65_536
 _IDLE = 32  # connections kept when nobody uses them
 
 
+def _news_of(connection: socket.socket) -> Callable[[], bool]:
+    """Tells whether there is something to read. Windows has no `poll`; `select` knows no descriptor above 1023."""
+    if not hasattr(select, "poll"):
+        return lambda: bool(select.select([connection], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return lambda: bool(poll.poll(0))
+
+
 class Line:
     """One connection. Not shared: a thread takes it, uses it, puts it back."""
 
@@ -32,10 +43,9 @@ class Line:
         self._buffer = bytearray(_BUFFER)
         self._socket = address.connect()
         self._plain = not isinstance(self._socket, ssl.SSLSocket)
-        self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
+        self._has_news = _news_of(self._socket)
         self.midway = False  # a request is out and its answer not read: nobody else may use this line
-        if self._plain:
+        if self._plain and sys.platform != "win32":  # where such a timeout is written in another way
             self._let_kernel_time()
         try:
             for command in address.greeting():
@@ -99,7 +109,7 @@ class Line:
             return False
         if not self._plain:  # TLS has things of its own to say; an error will tell
             return True
-        return not self._poll.poll(0)
+        return not self._has_news()
 
     def close(self) -> None:
         """Close the socket. May be called twice."""

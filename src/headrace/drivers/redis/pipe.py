@@ -30,6 +30,7 @@ class Pipe(asyncio.Protocol):
         self._outgoing: list[bytes] = []
         self._watch: asyncio.TimerHandle | None = None
         self._closed = self._loop.create_future()
+        self._fault: StoreUnavailable | None = None  # why it is closed
         self.open = True
 
     @classmethod
@@ -44,11 +45,10 @@ class Pipe(asyncio.Protocol):
         try:
             async with asyncio.timeout(address.connect_timeout):
                 await pipe._open()
+            await asyncio.gather(*[pipe.call(command) for command in address.greeting()])
         except (OSError, TimeoutError) as error:
             pipe.abort()
             raise StoreUnavailable(f"no connection to {address}: {str(error) or 'no answer'}") from error
-        try:
-            await asyncio.gather(*[pipe.call(command) for command in address.greeting()])
         except BaseException:
             pipe.abort()
             raise
@@ -74,7 +74,8 @@ class Pipe(asyncio.Protocol):
         """Send a command; the future is its answer. What is sent while answers are awaited goes out together."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if not self.open or self._transport is None:
-            future.set_exception(StoreUnavailable(f"the connection to {self._address} is closed"))
+            reason = f": {self._fault}" if self._fault else ""
+            future.set_exception(StoreUnavailable(f"the connection to {self._address} is closed{reason}"))
             return future
         packed = hiredis.pack_command(command)
         now = self._loop.time()
@@ -115,6 +116,9 @@ class Pipe(asyncio.Protocol):
         try:
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not _NOTHING:
+                if not self._waiting and (refusal := error_in(reply)):  # it shows us the door: too many clients
+                    self._lose(StoreUnavailable(str(refusal)))
+                    return
                 future, _ = self._waiting.popleft()
                 if future.done():  # its caller is gone: the answer is read and dropped, the next ones keep their order
                     continue
@@ -138,6 +142,7 @@ class Pipe(asyncio.Protocol):
     def _lose(self, error: StoreUnavailable) -> None:
         """Everybody who waits gets the error: whether their requests were carried out is unknown."""
         self.open = False
+        self._fault = self._fault or error
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None

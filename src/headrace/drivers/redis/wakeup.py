@@ -37,9 +37,8 @@ class RedisWakeup:
             done, _ = await asyncio.wait({self._pop}, timeout=left)
             if not done:
                 return False
-            rung = await self._pop
-            self._pop = None
-            if rung:
+            pop, self._pop = self._pop, None  # before its error is raised: the next wait begins anew
+            if pop.result():
                 return True
         return False
 
@@ -61,9 +60,11 @@ class RedisWakeup:
         """Stop listening. May be called twice."""
         self._closed = True
         pop, self._pop = self._pop, None
-        if pop is not None:
-            pop.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await pop
-        if self._pipe is not None:
-            await self._pipe.aclose()
+        try:
+            if pop is not None:
+                pop.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await pop
+        finally:
+            if self._pipe is not None:
+                await self._pipe.aclose()
