@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 from urllib.parse import urlsplit
@@ -45,16 +46,18 @@ class Headrace:
     opened by the first operation.
 
     Args:
-        url: `sqlite:///file.db` (relative), `sqlite:////absolute/file.db`, `redis://host:port/db`, `rediss://`,
-            `unix://`, or `memory://` (jobs live as long as the process).
-        name: prefix of everything in the store; apps with different names share a store unseen.
+        url: `sqlite:///file.db` (relative to the directory at the time of this call), `sqlite:////absolute/file.db`,
+            `redis://host:port/db`, `rediss://`, `unix://`, or `memory://` (jobs live as long as the process).
+        name: prefix of everything in the store; apps with different names share a store unseen. On SQLite it may hold
+            small letters, digits and '_'.
         lease: how long after its last heartbeat a worker loses its jobs. Seconds, a timedelta, or a text like "30s".
         heartbeat: at most a third of the lease, which is the default.
         resend: how long an enqueue is sent again when the store does not answer; 0 raises at once.
         busy_timeout: SQLite only: how long a statement waits for the file.
 
     Raises:
-        ConfigError: a setting is out of range or contradicts another, or an extra is not installed.
+        ConfigError: a setting is out of range or contradicts another, the URL is no address of a store, or the extra
+            for it is not installed.
     """
 
     def __init__(
@@ -69,14 +72,13 @@ class Headrace:
     ) -> None:
         lease_s = seconds(lease, "lease")
         self.config = Config(
-            url=url,
+            url=_checked_url(url),
             name=name,
             lease_s=lease_s,
             heartbeat_s=lease_s / HEARTBEATS_PER_LEASE if heartbeat is None else seconds(heartbeat, "heartbeat"),
             resend_s=seconds(resend, "resend"),
             busy_timeout_s=seconds(busy_timeout, "busy_timeout"),
         )
-        _check_url(url)
         self.clock = SystemClock()
         self.ids: Callable[[], str] = IdMaker(self.clock)
         # of the operating system, so that forked processes do not share a sequence
@@ -293,13 +295,16 @@ def safe_url(url: str) -> str:
     return parts._replace(netloc=f"{user.partition(':')[0]}:***@{host}").geturl()
 
 
-def _check_url(url: str) -> None:
+def _checked_url(url: str) -> str:
+    """`url`, so that it names the same store from now on: a relative path counts from the directory we are in."""
+    if not isinstance(url, str):
+        return url  # the settings say what is wrong with it
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in _DRIVERS:
         raise ConfigError(
             f"url is {safe_url(url)!r}: it must begin with one of {', '.join(f'{name}://' for name in _DRIVERS)}"
         )
-    _DRIVERS[scheme][0](url)
+    return _DRIVERS[scheme][0](url)
 
 
 def make_driver(config: Config) -> Driver:
@@ -318,22 +323,50 @@ def sqlite_path(url: str) -> str:
         raise ConfigError(f"url is {url!r}: write sqlite:///relative.db or sqlite:////absolute/path.db")
     if path == "/:memory:":
         raise ConfigError("url is 'sqlite:///:memory:', which every thread would see empty: use memory://")
+    if "?" in path or "#" in path:
+        raise ConfigError(
+            f"url is {url!r}: a SQLite URL has no options, and the file's name no '?' and no '#'; busy_timeout is an "
+            "argument of Headrace"
+        )
     return path[1:]
+
+
+def _absolute_sqlite(url: str) -> str:
+    return f"sqlite:///{Path(sqlite_path(url)).absolute()}"
+
+
+def _checked_redis(url: str) -> str:
+    """Read it now: an unknown option or a port that is none should not wait for the first job to be told."""
+    _need_hiredis()
+    from headrace.drivers.redis.address import parse
+
+    parse(url)
+    return url
+
+
+def _checked_memory(url: str) -> str:
+    if url != "memory://":
+        raise ConfigError(f"url is {url!r}: memory:// stands alone, it has no path and no options")
+    return url
+
+
+def _need_hiredis() -> None:
+    try:
+        import hiredis  # noqa: F401 - to tell a missing library from an error in ours
+    except ImportError:
+        raise ConfigError("the protocol library for Redis is missing: pip install headrace[redis]") from None
 
 
 def _sqlite(config: Config) -> Driver:
     from headrace.drivers.sqlite import SQLiteDriver
     from headrace.stores.sqlite import SQLiteStore
 
-    store = SQLiteStore(prefix=f"{config.name.replace('-', '_')}_")
+    store = SQLiteStore(prefix=f"{config.name}_")
     return SQLiteDriver(sqlite_path(config.url), store, busy_timeout=config.busy_timeout_s)
 
 
 def _redis(config: Config) -> Driver:
-    try:
-        import hiredis  # noqa: F401 - to tell a missing library from an error in ours
-    except ImportError:
-        raise ConfigError("the protocol library for Redis is missing: pip install headrace[redis]") from None
+    _need_hiredis()
     from headrace.drivers.redis import RedisDriver
     from headrace.drivers.redis.address import parse
     from headrace.stores.redis import RedisStore
@@ -349,10 +382,10 @@ def _memory(config: Config) -> Driver:
     return MemoryDriver(MemoryStore())
 
 
-_DRIVERS: dict[str, tuple[Callable[[str], object], Callable[[Config], Driver]]] = {
-    "sqlite": (sqlite_path, _sqlite),
-    "redis": (urlsplit, _redis),
-    "rediss": (urlsplit, _redis),
-    "unix": (urlsplit, _redis),
-    "memory": (urlsplit, _memory),
+_DRIVERS: dict[str, tuple[Callable[[str], str], Callable[[Config], Driver]]] = {
+    "sqlite": (_absolute_sqlite, _sqlite),
+    "redis": (_checked_redis, _redis),
+    "rediss": (_checked_redis, _redis),
+    "unix": (_checked_redis, _redis),
+    "memory": (_checked_memory, _memory),
 }

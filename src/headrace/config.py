@@ -9,6 +9,7 @@ import msgspec
 from headrace.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,62}\Z")
+_TABLE_NAME = re.compile(r"(?!sqlite(_|\Z))[a-z][a-z0-9_]*\Z")  # SQLite tells no case apart, and takes no '-' in names
 
 LEAST_LEASE_S = 1.0
 HEARTBEATS_PER_LEASE = 3  # two beats may be lost before a lease is (B042)
@@ -38,6 +39,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         if not _NAME.match(self.name):
             raise ConfigError(
                 f"name is {self.name!r}: use letters, digits, '_' and '-', a letter first, at most 63 in all"
+            )
+        if self.url.startswith("sqlite:") and not _TABLE_NAME.match(self.name):
+            raise ConfigError(
+                f"name is {self.name!r}, and on SQLite it begins the names of tables: use small letters, digits and "
+                "'_', not beginning with 'sqlite'"
             )
         if self.lease_s < LEAST_LEASE_S:
             raise ConfigError(f"lease is {self.lease_s:g} s: it must be at least {LEAST_LEASE_S:g} s")

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -181,7 +182,7 @@ def test_the_schema_is_printed_and_the_store_prepared(headrace: Command) -> None
     assert json.loads(headrace("schema").out) == schema
     assert json.loads(headrace("schema", "--json").out) == schema
     prepared = headrace("schema", "--store")
-    assert (prepared.code, prepared.out) == (0, "sqlite:///jobs.db is ready for shop\n")
+    assert (prepared.code, prepared.out) == (0, f"sqlite:///{Path.cwd()}/jobs.db is ready for shop\n")
 
 
 def test_an_unreachable_store_is_exit_3_and_one_line(

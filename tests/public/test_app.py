@@ -47,6 +47,13 @@ def test_three_slashes_are_relative_and_four_absolute(url: str, path: str) -> No
         ("sqlite://", "write sqlite:///relative.db"),
         ("sqlite:///", "write sqlite:///relative.db"),
         ("sqlite:///:memory:", "use memory://"),
+        ("sqlite:///x.db?timeout=5", "a SQLite URL has no options"),
+        ("sqlite:///x.db#1", "no '#'"),
+        ("memory://x", "memory:// stands alone"),
+        ("redis://localhost:none/0", "no valid port"),
+        ("redis://localhost:6379/first", "no valid port or database"),
+        ("redis://localhost?retries=3", "retries is no option of a Redis URL"),
+        ("rediss://localhost?socket_timeout=long", "socket_timeout is 'long'"),
     ],
 )
 def test_other_urls_are_refused_with_the_way_to_write_them(url: str, words: str) -> None:
@@ -103,7 +110,27 @@ def test_a_heartbeat_comes_three_times_a_lease() -> None:  # B042
 
 
 def test_an_app_without_arguments_keeps_its_jobs_in_a_file() -> None:
-    assert Headrace().config.url == "sqlite:///headrace.db"
+    assert Headrace().config.url == f"sqlite:///{Path.cwd()}/headrace.db"
+
+
+def test_a_relative_path_counts_from_where_the_app_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that changes its directory later must not read another file than the one its producers write."""
+    monkeypatch.chdir(tmp_path)
+    app = Headrace("sqlite:///shop.db")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert app.jobs.queues() == []
+    app.close()
+    assert (tmp_path / "shop.db").exists()
+    assert not any((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.parametrize("name", ["shop-a", "Shop", "sqlite", "sqlite_shop"])
+def test_a_name_that_is_no_table_prefix_is_refused_at_once(name: str) -> None:
+    """Nor are two names put together: shop-a would share the tables of shop_a."""
+    with pytest.raises(ConfigError, match="on SQLite it begins the names of tables"):
+        Headrace("sqlite:///x.db", name=name)
+    assert Headrace("memory://", name=name).config.name == name
 
 
 def test_the_driver_is_made_once_for_all_threads() -> None:
@@ -122,8 +149,7 @@ def test_a_missing_client_library_names_the_extra() -> None:
     result = python(
         "import sys; sys.modules['hiredis'] = None\n"
         "from headrace import Headrace, ConfigError\n"
-        "app = Headrace('redis://localhost:1')\n"
-        "try: app.driver\n"
+        "try: Headrace('redis://localhost:1')\n"
         "except ConfigError as error: print(error)\n"
     )
     assert "pip install headrace[redis]" in result.stdout, result.stderr
@@ -157,7 +183,7 @@ def test_a_job_survives_the_app_that_enqueued_it(sqlite_url: str) -> None:
 def test_names_keep_apps_on_one_store_apart(sqlite_url: str) -> None:
     def mail() -> None: ...
 
-    with Headrace(sqlite_url, name="shop") as shop, Headrace(sqlite_url, name="my-blog") as blog:
+    with Headrace(sqlite_url, name="shop") as shop, Headrace(sqlite_url, name="my_blog") as blog:
         id = shop.task(mail).enqueue().id
         assert shop.jobs.get(id) is not None
         assert blog.jobs.get(id) is None

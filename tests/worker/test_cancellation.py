@@ -98,11 +98,7 @@ async def test_a_thread_that_ignores_a_request_still_has_its_timeout() -> None:
         await ended(app, (await other.aenqueue()).id, "succeeded")
         assert await state_of(app, job.id) == "running"
         release.set()
-
-        async def gone() -> bool:
-            return await state_of(app, job.id) == "gone"
-
-        await await_until(gone)
+        await ended(app, job.id, "cancelled")
         assert await app.ajobs.cancel(job.id) == "finished"
         assert worker.executor.running == 0
 
