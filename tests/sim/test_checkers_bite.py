@@ -16,8 +16,8 @@ from headrace.testing.scenario import Move, Scenario
 from headrace.testing.simulator import simulate
 from headrace.worker import upkeep
 from headrace.worker.execute import Executor
-from headrace.worker.shared import Shared
 from headrace.worker.settle import Settler
+from headrace.worker.shared import Shared
 from headrace.worker.table import Table
 
 SEEDS = 80
