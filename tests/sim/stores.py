@@ -12,3 +12,11 @@ from headrace.testing.clock import VirtualClock
 def sqlite_store(directory: Path) -> Callable[[VirtualClock], Driver]:
     """A file of its own for each simulation."""
     return lambda clock: SQLiteDriver(directory / "jobs.db", SQLiteStore(now=clock))
+
+
+def redis_store(url: str, name: str) -> Callable[[VirtualClock], Driver]:
+    """Keys of its own for each simulation."""
+    from headrace.drivers.redis import RedisDriver
+    from headrace.stores.redis import RedisStore
+
+    return lambda clock: RedisDriver(url, RedisStore(name=name, now=clock))

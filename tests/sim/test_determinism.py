@@ -4,16 +4,18 @@ import hashlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from headrace.testing.simulator import simulate
+from headrace.testing.simulator import OpenStore, memory_store, simulate
+from tests.sim.stores import sqlite_store
 
 SEEDS = (1, 5, 7, 13)
 
 
-def digest(seed: int) -> str:
-    lines = "\n".join(simulate(seed).trace.lines(dull=True))
+def digest(seed: int, open_store: OpenStore = memory_store) -> str:
+    lines = "\n".join(simulate(seed, open_store).trace.lines(dull=True))
     assert lines.count("\n") > 20
     return hashlib.sha256(lines.encode()).hexdigest()
 
@@ -21,6 +23,12 @@ def digest(seed: int) -> str:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_seed_repeats_itself(seed: int) -> None:
     assert digest(seed) == digest(seed)
+
+
+def test_a_seed_repeats_itself_on_sqlite(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    assert digest(5, sqlite_store(tmp_path / "one")) == digest(5, sqlite_store(tmp_path / "two"))
 
 
 def test_seeds_differ() -> None:

@@ -1,7 +1,7 @@
 """A thousand small histories of the whole system, each with troubles of its own; the same seed is the same history.
 
 HEADRACE_SIM_SEEDS=N runs N of them. HEADRACE_SIM_SEED=n runs that one alone and prints all that happened in it;
-with HEADRACE_SIM_STORE=sqlite on that store.
+with HEADRACE_SIM_STORE=sqlite (or redis) on that store.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.testing.simulator import Report, simulate
-from tests.sim.stores import sqlite_store
+from tests.sim.stores import redis_store, sqlite_store
 
 CHUNK = 50
 SEEDS = int(os.environ.get("HEADRACE_SIM_SEEDS", "1000"))
@@ -19,16 +19,16 @@ ONE_SEED = os.environ.get("HEADRACE_SIM_SEED", "")
 STORE = os.environ.get("HEADRACE_SIM_STORE", "")
 
 starts: Sequence[int] = range(0, SEEDS, CHUNK)
-on_sqlite: Sequence[int] = range(max(1, SEEDS // 100))
+on_stores: Sequence[int] = range(max(1, SEEDS // 25))
 special = [
     int(line.split()[0])
     for line in (Path(__file__).parent / "seeds.txt").read_text("utf-8").splitlines()
     if line and not line.startswith("#")
 ]
 if ONE_SEED:
-    starts, special, on_sqlite = (), [int(ONE_SEED)], ()
-    if STORE == "sqlite":
-        special, on_sqlite = [], [int(ONE_SEED)]
+    starts, special, on_stores = (), [int(ONE_SEED)], ()
+    if STORE:
+        special, on_stores = [], [int(ONE_SEED)]
 
 
 def check(report: Report, store: str = "") -> None:
@@ -57,6 +57,13 @@ def test_promises_hold(start: int) -> None:
     assert ended
 
 
-@pytest.mark.parametrize("seed", on_sqlite)
+@pytest.mark.parametrize("seed", on_stores)
+@pytest.mark.skipif(STORE not in ("", "sqlite"), reason="another store is asked for")
 def test_promises_hold_on_sqlite(seed: int, quick_directory: Path) -> None:
     check(simulate(seed, sqlite_store(quick_directory)), "HEADRACE_SIM_STORE=sqlite ")
+
+
+@pytest.mark.parametrize("seed", on_stores)
+@pytest.mark.skipif(STORE not in ("", "redis"), reason="another store is asked for")
+def test_promises_hold_on_redis(seed: int, redis_url: str, unique_name: str) -> None:
+    check(simulate(seed, redis_store(redis_url, unique_name)), "HEADRACE_SIM_STORE=redis ")

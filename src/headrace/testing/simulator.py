@@ -28,7 +28,7 @@ from headrace.testing.processes import Life, Machine, SimulatedApp
 from headrace.testing.runs import Runs
 from headrace.testing.scenario import Move, Scenario
 from headrace.testing.trace import Event, Trace
-from headrace.testing.workload import LATEST, Producer, define
+from headrace.testing.workload import CHOSEN_IDS, LATEST, Producer, define
 
 OpenStore = Callable[[VirtualClock], Driver]
 ENOUGH = 20  # violations after which a simulation is ended
@@ -81,7 +81,7 @@ class Simulation:
             watch=self._happened,
         )
         self.lives: dict[str, Life] = {}
-        self.issued: set[str] = {f"order-{number}" for number in range(6)}
+        self.issued: set[str] = set(CHOSEN_IDS)
         policies = {name: task.retry for name, task in define(self.app("policies"), _NoStage()).items()}
         self.ledger = Ledger(self.clock, self.loop.time, policies, self.runs, self._gone_dark)
         self.machines = [Machine(self, f"w{number}") for number in range(scenario.workers)]

@@ -19,6 +19,7 @@ from headrace.core.verdict import Cancel, Fail, RetryIn, Snooze
 from headrace.errors import StoreUnavailable
 
 QUEUES = ("high", "default", "low")
+CHOSEN_IDS = {f"{queue}-{number}" for queue in QUEUES for number in range(4)}
 TIMEOUT_S = 6.0
 LATEST = 2  # the version of the code that every worker runs in the end
 NEVER = 3  # a version that only producers know
@@ -228,12 +229,13 @@ class Producer:
         arguments: dict[str, Any] = {"steps": steps}
         if name.startswith("until"):
             arguments["key"] = rng.randrange(2)
-        task = self._tasks[name].using(**self._draw_options())
+        task = self._tasks[name]
+        task = task.using(**self._draw_options(task.queue))
         job = await task.aenqueue(**arguments)
         if job.status == "new":
             self._acknowledge(job.id, steps)
 
-    def _draw_options(self) -> dict[str, Any]:
+    def _draw_options(self, queue: str) -> dict[str, Any]:
         rng, options = self._rng, dict[str, Any]()
         if rng.random() < 0.2:
             options["run_after"] = rng.choice((0.5, 3, 15))
@@ -244,7 +246,7 @@ class Producer:
         if rng.random() < 0.05:
             options["deadline"] = rng.choice((3, 30))
         if rng.random() < 0.1:
-            options["id"] = f"order-{rng.randrange(6)}"  # a double click
+            options["id"] = f"{queue}-{rng.randrange(4)}"  # a double click; an id belongs to one queue
         return options
 
     async def _place_many(self) -> None:
