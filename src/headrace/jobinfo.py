@@ -111,5 +111,5 @@ def _read(body: bytes | None) -> tuple[Envelope | None, Any, str]:
 def _aware(unix_us: int) -> datetime:
     try:
         return aware(unix_us)
-    except OverflowError:  # a due time far beyond what datetime holds, written by another program
+    except (OverflowError, ValueError):  # a due time far beyond what datetime holds, written by another program
         return datetime.max.replace(tzinfo=aware(0).tzinfo) if unix_us > 0 else aware(0)

@@ -1,6 +1,7 @@
 """Sockets beside the file are the hint, the file's version is the truth."""
 
 import asyncio
+import os
 import socket
 import statistics
 import subprocess
@@ -204,3 +205,24 @@ async def test_an_outage_is_waited_out(driver: SQLiteDriver, monkeypatch: pytest
     driver.run(enqueue("b"))
     await await_until(lambda: listener.wait(0.1))
     await listener.aclose()
+
+
+@needs_sockets
+async def test_two_containers_on_one_volume_do_not_take_each_others_socket(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In both, the worker is process 1."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    one, other = (wakeup.SQLiteWakeup(path, ("q",), never_changes) for _ in range(2))
+    bell = wakeup.Bell(path)
+    bell.ring(["q"])
+    assert (await rings(one), await rings(other)) == (True, True)
+    await one.aclose()
+    bell.ring(["q"])
+    assert await rings(other)
+    bell.close()
+    await other.aclose()
+
+
+async def never_changes() -> int:
+    return 0

@@ -29,6 +29,11 @@ def identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+def _readable(text: bytes) -> str:
+    """For those who look: text that another program wrote in another encoding must not hide a whole page of jobs."""
+    return text.decode(errors="replace")
+
+
 def now_us() -> int:
     """The store's clock: microseconds since the epoch."""
     return time.time_ns() // 1000
@@ -72,6 +77,7 @@ class Connection:
             self.raw.execute(pragma)
         if not self.writes:
             self.raw.execute("pragma query_only = on")
+            self.raw.text_factory = _readable
 
     def _write_ahead(self) -> None:
         """The mode is kept in the file; changing it needs the file for a moment, with nobody else in it."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import itertools
 import os
+import secrets
 import socket
 import tempfile
 import time
@@ -25,8 +25,6 @@ LONGEST_NAME = 48
 QUEUES_IN_NAME = 6
 SETTLED_NS = 50_000_000  # a directory's time has grains of some milliseconds: a listing that recent may miss a socket
 ANY = "any"
-
-_numbers = itertools.count()
 
 
 def place(path: Path) -> Path:
@@ -120,14 +118,14 @@ class SQLiteWakeup:
             return None
         tags = sorted(set(map(tag, queues)))
         heard = "-".join(tags) if 0 < len(tags) <= QUEUES_IN_NAME else ANY
-        self._address = self._directory / f"{os.getpid()}-{next(_numbers)}-{heard}"
+        # a process has the same number in several containers that share a volume
+        self._address = self._directory / f"{os.getpid()}-{secrets.token_hex(4)}-{heard}"
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         listener.settimeout(0)
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
             if self._directory.stat().st_uid != os.getuid():  # somebody else's: its owner could listen in, or block us
                 raise PermissionError(self._directory)
-            self._address.unlink(missing_ok=True)  # of a process that was killed and had our number
             listener.bind(str(self._address))
         except OSError:
             listener.close()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
 from headrace.stores.plan import Plan, Statement
 
-STATE, CANCEL = 3, 14  # where these stand among the fields of a `JobView`
+STATE, CANCEL, REST = 3, 14, 15  # where these stand among the fields of a `JobView`; the rest are blobs
+TEXTS = {0, 1, 2, 11, 12, 13}
+STATES = {state.value for state in State}
 PAGES = {
     State.READY: "look.ready",
     State.SCHEDULED: "look.scheduled",
@@ -22,13 +25,30 @@ FIRST_ENDED = (2**62, "")  # after every (finished, id)
 def get(op: ops.Get, now: int) -> Plan[ops.JobView | None]:
     """One job, wherever it stands."""
     rows = yield Statement("look.job", {"id": op.id, "now": now})
-    return _view(rows[0]) if rows else None
+    # a state that is none of ours: another program's row, and no job
+    return _view(rows[0]) if rows and rows[0][STATE] in STATES else None
 
 
 def _view(row: tuple[Any, ...]) -> ops.JobView:
-    fields = list(row)
-    fields[STATE], fields[CANCEL] = State(row[STATE]), bool(row[CANCEL])
+    """SQLite keeps whatever is written to a column. What is of no kind of ours must not hide the job, or its page."""
+    fields: list[Any] = [
+        value if value is None or place >= REST else _text(value) if place in TEXTS else _number(value)
+        for place, value in enumerate(row)
+        if place != STATE
+    ]
+    fields.insert(STATE, State(row[STATE]))
+    fields[CANCEL] = bool(fields[CANCEL])
     return ops.JobView(*fields)
+
+
+def _text(value: object) -> str:
+    return value if type(value) is str else value.decode(errors="replace") if type(value) is bytes else str(value)
+
+
+def _number(value: object) -> int:
+    if type(value) is int:
+        return value
+    return int(value) if type(value) is float and math.isfinite(value) else 0
 
 
 def page(op: ops.List, now: int) -> Plan[ops.Page]:
@@ -45,7 +65,7 @@ def page(op: ops.List, now: int) -> Plan[ops.Page]:
         params = {"priority": priority, "place": place, "now": now}
         rows = yield Statement(PAGES[op.state], params | filters)
         views = [_view(row[:-1]) for row in rows]
-        ends = [f"{row[4]}:{row[-1]}" for row in rows]
+        ends = [f"{view.priority}:{row[-1]}" for view, row in zip(views, rows, strict=True)]
     more = len(views) > op.limit > 0
     return ops.Page(views[: op.limit], ends[op.limit - 1] if more else None)
 

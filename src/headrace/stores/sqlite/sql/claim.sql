@@ -19,13 +19,14 @@ select q.key,
 from json_each(:queues) as q;
 
 -- name: take
--- The head of one queue. RETURNING promises no order: the plan sorts by priority and place.
+-- The head of one queue. RETURNING promises no order: the plan sorts by priority and place. Bodies and trails are
+-- cast, for a program that writes them as text.
 update headrace_jobs set state = 'running', worker = :worker, claim = :number, claimed_us = :now
 where place in (
     select place from headrace_jobs where queue = :queue and state = 'ready' order by priority desc, place limit :limit
 )
 returning -priority, place, held_key is not null and unique_until = 'start',
-    id, queue, token, body, trail, created_us, base_us;
+    id, queue, token, cast(body as blob), cast(trail as blob), created_us, base_us;
 
 -- name: free_started
 -- Unique until the start: the key is free from here on.
@@ -33,6 +34,6 @@ update headrace_jobs set held_key = null where place in (select value from json_
 
 -- name: repeat
 -- The answer of a claim whose reply was lost.
-select id, queue, token, body, trail, created_us, base_us from headrace_jobs
+select id, queue, token, cast(body as blob), cast(trail as blob), created_us, base_us from headrace_jobs
 where worker = :worker and state = 'running' and claim = :number
 order by priority desc, place;

@@ -4,7 +4,7 @@
 select id, token, claim, cancel from headrace_jobs where worker = :worker and state = 'running';
 
 -- name: held_whole
-select id, queue, token, trail, place, cancel
+select id, queue, token, cast(trail as blob), place, cancel
 from headrace_jobs where worker = :worker and state = 'running' order by priority desc, place;
 
 -- name: leave
@@ -12,7 +12,7 @@ delete from headrace_workers where worker = :worker;
 
 -- name: orphans
 -- All running jobs of workers whose lease is over or missing and who hold something in these queues; `alone`: nothing else.
-select j.id, j.queue, j.token, j.worker, j.trail,
+select j.id, j.queue, j.token, j.worker, cast(j.trail as blob),
     not exists (select 1 from headrace_jobs as o where o.worker = j.worker and o.state = 'running' and o.place <> j.place),
     j.cancel, j.place
 from headrace_jobs as j

@@ -1,12 +1,13 @@
--- Operators look: one job, pages of jobs, counts. Columns of a job stand in the order of `JobView`.
+-- Operators look: one job, pages of jobs, counts. Columns of a job stand in the order of `JobView`. Trails and bodies
+-- are cast, for a program that writes them as text.
 
 -- name: job
 select id, queue, task, case when state = 'scheduled' and due_us <= :now then 'ready' else state end, priority, token,
-    created_us, due_us, base_us, null, claimed_us, worker, reason, unique_key, cancel, trail, body
+    created_us, due_us, base_us, null, claimed_us, worker, reason, unique_key, cancel, cast(trail as blob), cast(body as blob)
 from headrace_jobs where id = :id
 union all
 select id, queue, task, state, priority, token,
-    created_us, due_us, base_us, finished_us, null, null, reason, unique_key, 0, trail, body
+    created_us, due_us, base_us, finished_us, null, null, reason, unique_key, 0, cast(trail as blob), cast(body as blob)
 from headrace_ended where id = :id;
 
 -- name: ready
@@ -29,14 +30,14 @@ with page (place) as (
         and (:task is null or j.task = :task) and (:reason is null or j.reason = :reason)
 )
 select id, queue, task, 'ready', priority, token, created_us, due_us, base_us, null, claimed_us, worker,
-    reason, unique_key, cancel, trail, case when :bodies then body end, place
+    reason, unique_key, cancel, cast(trail as blob), case when :bodies then cast(body as blob) end, place
 from headrace_jobs where place in (select place from page)
 order by priority desc, place limit :limit;
 
 -- name: scheduled
 -- A page of jobs that are not yet due.
 select j.id, j.queue, j.task, 'scheduled', j.priority, j.token, j.created_us, j.due_us, j.base_us, null, j.claimed_us,
-    j.worker, j.reason, j.unique_key, j.cancel, j.trail, case when :bodies then j.body end, j.place
+    j.worker, j.reason, j.unique_key, j.cancel, cast(j.trail as blob), case when :bodies then cast(j.body as blob) end, j.place
 from headrace_queues as q cross join headrace_jobs as j
     on j.queue = q.name and j.state = 'scheduled' and j.due_us > :now
 where (:queue is null or q.name = :queue)
@@ -46,7 +47,7 @@ order by j.priority desc, j.place limit :limit;
 
 -- name: running
 select id, queue, task, 'running', priority, token, created_us, due_us, base_us, null, claimed_us, worker,
-    reason, unique_key, cancel, trail, case when :bodies then body end, place
+    reason, unique_key, cancel, cast(trail as blob), case when :bodies then cast(body as blob) end, place
 from headrace_jobs
 where state = 'running' and (:queue is null or queue = :queue)
     and priority <= :priority and (priority < :priority or place > :place)
@@ -55,7 +56,7 @@ order by priority desc, place limit :limit;
 
 -- name: parked
 select id, queue, task, 'parked', priority, token, created_us, due_us, base_us, null, claimed_us, worker,
-    reason, unique_key, cancel, trail, case when :bodies then body end, place
+    reason, unique_key, cancel, cast(trail as blob), case when :bodies then cast(body as blob) end, place
 from headrace_jobs
 where state = 'parked' and (:queue is null or queue = :queue)
     and priority <= :priority and (priority < :priority or place > :place)
@@ -65,7 +66,7 @@ order by priority desc, place limit :limit;
 -- name: ended
 -- A page of failed or kept jobs, newest first, after (:finished_us, :id).
 select id, queue, task, state, priority, token, created_us, due_us, base_us, finished_us, null, null,
-    reason, unique_key, 0, trail, case when :bodies then body end
+    reason, unique_key, 0, cast(trail as blob), case when :bodies then cast(body as blob) end
 from headrace_ended
 where state = :state and (finished_us, id) < (:finished_us, :id) and (:queue is null or queue = :queue)
     and (:task is null or task = :task) and (:reason is null or reason = :reason)

@@ -14,7 +14,7 @@ update headrace_jobs set cancel = 1 where place = :place;
 select id, state from headrace_jobs where id in (select value from json_each(:ids) union all select :odd);
 
 -- name: replayable
-select id, state, queue, token, unique_key, trail from headrace_ended where id in (select value from json_each(:ids) union all select :odd);
+select id, state, queue, token, unique_key, cast(trail as blob) from headrace_ended where id in (select value from json_each(:ids) union all select :odd);
 
 -- name: replay
 -- The same job again: id, options and unique key. Bound by position: place, token, now, now, token, trail, id.
