@@ -84,7 +84,8 @@ end
 
 -- Whether it is UTF-8: whatever goes by another name could be given out, but never be named when it comes back.
 local function is_text(name)
-  if find(name, '^%w*$') or not find(name, '[\128-\255]') then -- the first is quick, and true of most
+  -- the first is quick, and true of our own ids
+  if find(name, '^%w*%-?%w*%-?%w*%-?%w*%-?%w*$') or not find(name, '[\128-\255]') then
     return true
   end
   for _, pattern in ipairs({
