@@ -86,6 +86,7 @@ class Line:
                 self._busy = False
 
     async def _drain(self) -> None:
+        batch: list[Waiting] = []
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
@@ -93,8 +94,10 @@ class Line:
         finally:
             self._busy = False
             self._task = None
-            for _, answer in self._waiting:  # only when this task was cancelled: the loop is being closed
+            # only when this task was cancelled: the loop is being closed, and nobody may be left waiting
+            for _, answer in (*batch, *self._waiting):
                 answer.cancel()
+            self._waiting = []
 
     async def _send_batch(self, batch: list[Waiting]) -> None:
         if not batch:

@@ -16,7 +16,7 @@ from headrace.core.moments import Moment, When, limit, moment
 from headrace.core.operations import Enqueued, NewJob
 from headrace.core.retry import Retry
 from headrace.core.unique import Unique
-from headrace.errors import ConfigError, InvalidArguments
+from headrace.errors import ConfigError, InvalidArguments, StoreUnavailable
 from headrace.options import (
     checked_id,
     checked_priority,
@@ -215,7 +215,9 @@ class Task(Generic[P, R]):
         return jobs
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
-        """A checked call to be enqueued later.
+        """A checked call to be enqueued later, for those who keep it first, such as in a transaction of their own.
+
+        `app.send((call.job(id),))` stores it; with the same id it may be sent again.
 
         Raises:
             InvalidArguments, PayloadTooLarge: as `enqueue`.
@@ -338,4 +340,6 @@ def _split(arguments: Mapping[str, Any] | tuple[Any, ...], place: int) -> tuple[
 
 def _note(error: Exception, jobs: list[Job]) -> None:
     if jobs:
-        error.add_note(f"The first {len(jobs):,} jobs of this call are stored, the rest is not known to be.")
+        # only where a chunk was sent and its answer is missing; bad arguments are found before
+        rest = "the rest is not known to be" if isinstance(error, StoreUnavailable) else "the rest is not"
+        error.add_note(f"The first {len(jobs):,} jobs of this call are stored, {rest}.")

@@ -1,5 +1,6 @@
 """Ids: valid UUIDv7, growing, of their own in each thread and process."""
 
+import gc
 import os
 import random
 import threading
@@ -8,6 +9,7 @@ import uuid
 import pytest
 
 from headrace.core.ids import uuid7
+from headrace.drivers import system
 from headrace.drivers.system import IdMaker, SystemClock
 
 MOMENT_US = 1_700_000_000_123_456
@@ -93,3 +95,12 @@ def test_a_forked_child_makes_ids_of_its_own_although_the_lock_was_held() -> Non
     assert os.waitpid(child, 0)[1] == 0
     assert uuid.UUID(of_child).version == 7
     assert of_child != maker()
+
+
+def test_a_maker_that_is_gone_leaves_nothing_behind() -> None:
+    """One hook serves all makers: a program that makes many apps must not collect hooks, which cannot be removed."""
+    before = len(system._makers)
+    for _ in range(10):
+        IdMaker()()
+    gc.collect()
+    assert len(system._makers) == before

@@ -288,3 +288,17 @@ def test_a_worker_listens_to_the_queues_of_all_tasks() -> None:
 def test_a_worker_refuses_a_queue_that_no_store_could_keep(queues: Any) -> None:
     with pytest.raises(ConfigError, match="printable"):
         Headrace("memory://").worker(queues)
+
+
+def test_a_job_is_stored_although_the_loop_of_a_worker_is_closed() -> None:
+    """The hint has nobody to go to; the enqueue has long taken place."""
+    app = Headrace("memory://")
+    wakeup = app.driver.wakeup("w", ("default",))
+    loop = asyncio.new_event_loop()
+    assert not loop.run_until_complete(wakeup.wait(0))
+    loop.close()
+
+    @app.task(name="mail")
+    def mail() -> None: ...
+
+    assert mail.enqueue().status == "new"

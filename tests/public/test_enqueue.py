@@ -80,6 +80,28 @@ def test_a_cancelled_caller_leaves_the_others_their_answers(app: Headrace, drive
     assert all(job.status == "new" for job in later)
 
 
+def test_nobody_waits_for_an_operation_that_was_cancelled(app: Headrace, driver: WatchedDriver) -> None:
+    """As when the loop is shut down: each task that ends must let those go that wait for it."""
+    task = define(app)
+
+    async def scenario() -> list[Any]:
+        driver.gate = asyncio.Event()
+        calls = [asyncio.ensure_future(task.aenqueue(number)) for number in range(4)]
+        await asyncio.sleep(0)
+        calls[0].cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        (drain,) = [each for each in asyncio.all_tasks() if each.get_name() == "headrace-enqueue"]
+        drain.cancel()
+        async with asyncio.timeout(10):
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+        driver.gate.set()
+        return [*answers, await task.aenqueue(9)]
+
+    answers = asyncio.run(scenario())
+    assert [type(answer).__name__ for answer in answers] == ["CancelledError"] * 4 + ["Job"]
+
+
 def test_one_jobs_trouble_is_not_its_neighbours(app: Headrace, driver: WatchedDriver) -> None:
     task = define(app)
 
@@ -147,11 +169,26 @@ def test_an_error_in_a_later_chunk_says_what_is_stored(app: Headrace, driver: Wa
     calls = [{"order_id": 1}] * 1_500 + [{"order_id": "x"}]
     with pytest.raises(InvalidArguments) as caught:
         task.enqueue_many(calls)
-    assert caught.value.__notes__ == ["The first 1,000 jobs of this call are stored, the rest is not known to be."]
+    assert caught.value.__notes__ == ["The first 1,000 jobs of this call are stored, the rest is not."]
     assert len(driver.stored()) == 1_000
     with pytest.raises(InvalidArguments) as caught:
         asyncio.run(task.aenqueue_many(calls))
+    assert caught.value.__notes__ == ["The first 1,000 jobs of this call are stored, the rest is not."]
+
+
+def test_an_outage_in_a_later_chunk_says_what_is_known(app: Headrace, driver: WatchedDriver) -> None:
+    app = Headrace("memory://", resend=0)
+    app.driver = driver
+
+    def trouble(operation: Any, when: str) -> None:
+        if when == "after" and len(driver.enqueues()) == 2:
+            raise StoreUnavailable("the connection was cut")
+
+    driver.trouble = trouble
+    with pytest.raises(StoreUnavailable) as caught:
+        define(app).enqueue_many([{"order_id": 1}] * 1_500)
     assert caught.value.__notes__ == ["The first 1,000 jobs of this call are stored, the rest is not known to be."]
+    assert len(driver.stored()) == 1_500
 
 
 def test_spreading_puts_even_gaps_between_due_times(app: Headrace, driver: WatchedDriver) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Sequence
@@ -70,10 +71,11 @@ class MemoryWakeup:
 
     def ring(self) -> None:
         """Wake the waiting worker; from any thread."""
-        if self._loop is None or self._loop.is_closed():
+        if self._loop is None:
             self._event.set()
         else:
-            self._loop.call_soon_threadsafe(self._event.set)
+            with contextlib.suppress(RuntimeError):  # its loop has been closed: nobody waits, and the job is stored
+                self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, timeout: float) -> bool:
         """Until rung, at most `timeout` seconds."""

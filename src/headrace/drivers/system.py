@@ -7,7 +7,6 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable
 
 from headrace.core.ids import uuid7
 
@@ -39,8 +38,7 @@ class IdMaker:
         self._random = rng or random.Random()
         self._last = 0
         self._lock = threading.Lock()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_renewer(weakref.ref(self)))
+        _makers.add(self)
 
     def __call__(self) -> str:
         """A new id."""
@@ -55,10 +53,13 @@ class IdMaker:
         self._random = random.Random()
 
 
-def _renewer(maker: weakref.ref[IdMaker]) -> Callable[[], None]:
-    def renew() -> None:
-        alive = maker()
-        if alive is not None:
-            alive.renew()
+_makers: weakref.WeakSet[IdMaker] = weakref.WeakSet()
 
-    return renew
+
+def _renew_all() -> None:
+    for maker in list(_makers):
+        maker.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)  # once: a hook can never be taken away
