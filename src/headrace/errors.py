@@ -14,7 +14,6 @@
     |   +-- StoreUnavailable       no answer: whether the operation took place is unknown; repeating it is safe
     |   +-- StoreMisconfigured     its settings would lose jobs; the message names the fix
     |   +-- StoreFull              the store has no room; nothing was enqueued
-    +-- LeaseLost              another worker holds the job now; nothing was changed
 
 A docstring is the default message: it says who is at fault and what to do.
 """
@@ -79,7 +78,3 @@ class StoreMisconfigured(StoreError):
 
 class StoreFull(StoreError):
     """The store has no room left; nothing was enqueued: give it room, or let workers drain it."""
-
-
-class LeaseLost(HeadraceError):
-    """Another worker holds the job now; nothing was changed."""

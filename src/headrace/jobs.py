@@ -14,6 +14,7 @@ from headrace.core.states import State
 from headrace.drivers.system import SystemClock
 from headrace.inquiries import Problem, Progress, Retried, drive
 from headrace.jobinfo import JobInfo, JobPage, job_info
+from headrace.sending import refuse_in_loop
 from headrace.task import Task
 
 
@@ -37,14 +38,18 @@ class App(Protocol):
 
 
 class Jobs:
-    """`app.jobs`."""
+    """`app.jobs`. Inside a running event loop every method raises `WrongColour`, as it would block it."""
 
     def __init__(self, app: App) -> None:
         self._app = app
 
+    def _driver(self, method: str) -> Driver:
+        refuse_in_loop(f"app.jobs.{method}", f"app.ajobs.{method}")
+        return self._app.driver
+
     def get(self, id: str) -> JobInfo | None:
         """One job with its arguments and history; None when the store does not have it (any more)."""
-        view = self._app.driver.run(ops.Get(id))
+        view = self._driver("get").run(ops.Get(id))
         return None if view is None else job_info(view)
 
     def list(
@@ -58,16 +63,16 @@ class Jobs:
         cursor: str | None = None,
     ) -> JobPage:
         """A page of jobs in one state, without their arguments: failed ones newest first, others in queue order."""
-        page = self._app.driver.run(ops.List(State(state), queue, task, reason, limit, cursor))
+        page = self._driver("list").run(ops.List(State(state), queue, task, reason, limit, cursor))
         return JobPage(tuple(map(job_info, page.jobs)), page.next)
 
     def cancel(self, id: str) -> Literal["cancelled", "requested", "finished", "absent"]:
         """Cancel a waiting job, or ask the worker of a running one ("requested"). It can be looked at for 24 h."""
-        return self._app.driver.run(ops.Cancel(id, keep_us=ops.CANCELLED_KEEP_US))
+        return self._driver("cancel").run(ops.Cancel(id, keep_us=ops.CANCELLED_KEEP_US))
 
     def retry(self, ids: str | Iterable[str]) -> Retried:
         """Make failed jobs ready again with their counts reset: same id, options and unique key."""
-        return drive(inquiries.retry(ids), self._app.driver)
+        return drive(inquiries.retry(ids), self._driver("retry"))
 
     def retry_failed(
         self,
@@ -78,11 +83,11 @@ class Jobs:
         progress: Progress | None = None,
     ) -> Retried:
         """The same for all failed jobs that match. `progress` is called with (done, total)."""
-        return drive(inquiries.retry_failed(queue, task, reason, progress), self._app.driver)
+        return drive(inquiries.retry_failed(queue, task, reason, progress), self._driver("retry_failed"))
 
     def forget(self, ids: str | Iterable[str]) -> int:
         """Delete failed or kept jobs; answers how many there were."""
-        return drive(inquiries.forget(ids), self._app.driver)
+        return drive(inquiries.forget(ids), self._driver("forget"))
 
     def forget_failed(
         self,
@@ -93,7 +98,7 @@ class Jobs:
         progress: Progress | None = None,
     ) -> int:
         """Delete all failed jobs that match; answers how many there were."""
-        return drive(inquiries.forget_failed(queue, task, reason, progress), self._app.driver)
+        return drive(inquiries.forget_failed(queue, task, reason, progress), self._driver("forget_failed"))
 
     def prune(
         self,
@@ -106,24 +111,24 @@ class Jobs:
     ) -> int:
         """Delete failed jobs older than a duration (seconds, timedelta, "30d"), and the oldest beyond `most`."""
         age_us = None if older_than is None else micros(older_than, "older_than")
-        return drive(inquiries.prune(age_us, most, queue, task, progress), self._app.driver)
+        return drive(inquiries.prune(age_us, most, queue, task, progress), self._driver("prune"))
 
     def queues(self) -> Sequence[ops.QueueView]:
         """All queues with their counts, sorted by name."""
-        return self._app.driver.run(ops.Queues())
+        return self._driver("queues").run(ops.Queues())
 
     def workers(self) -> Sequence[ops.WorkerView]:
         """All registered workers."""
-        return self._app.driver.run(ops.Workers())
+        return self._driver("workers").run(ops.Workers())
 
     def why(self, id: str) -> Sequence[str]:
         """Plain sentences: where a job stands and why it is not running."""
-        return drive(inquiries.why(id, self._app.clock.unix_us()), self._app.driver)
+        return drive(inquiries.why(id, self._app.clock.unix_us()), self._driver("why"))
 
     def check_waiting(self, limit: int = 10_000, *, progress: Progress | None = None) -> Sequence[Problem]:
         """Which of up to `limit` waiting jobs this code could not run: to be asked before a deploy."""
-        return drive(inquiries.check_waiting(self._app.tasks, limit, progress), self._app.driver)
+        return drive(inquiries.check_waiting(self._app.tasks, limit, progress), self._driver("check_waiting"))
 
     def inspect(self) -> Sequence[ops.Finding]:
         """What the store's settings promise, and what to change."""
-        return self._app.driver.run(ops.Inspect())
+        return self._driver("inspect").run(ops.Inspect())

@@ -11,22 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from headrace.core.operations import Enqueue, Enqueued, NewJob
-from headrace.core.ports import Driver
+from headrace.core.ports import Clock, Driver
 from headrace.errors import StoreUnavailable, WrongColour
 
 FIRST_S, CAP_S = 0.05, 1.0
-
-
-class Clock(Protocol):
-    """What sending needs of time."""
-
-    def monotonic(self) -> float:
-        """Seconds."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Block this thread."""
-        ...
 
 
 class App(Protocol):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace, State
+from headrace import Headrace, State, WrongColour
 from headrace.ajobs import AsyncJobs
 from headrace.core import operations as ops
 from headrace.core import trail
@@ -224,6 +224,16 @@ def test_forgetting_and_pruning(app: Headrace, task: Task[..., Any], holder: Hol
     assert app.jobs.prune(older_than="30d") == 0
     assert app.jobs.forget_failed(task="mail") == 10
     assert app.jobs.list("failed").jobs == ()
+
+
+async def test_in_a_running_loop_the_awaited_twin_is_named(app: Headrace, driver: WatchedDriver) -> None:
+    """Like an enqueue: it would block all that the loop serves."""
+    calls: dict[str, tuple[Any, ...]] = {"get": ("x",), "list": (), "cancel": ("x",), "retry": ("x",), "queues": ()}
+    for name, arguments in calls.items():
+        with pytest.raises(WrongColour, match=rf"app\.jobs\.{name}\(\) .* `await app\.ajobs\.{name}\(\.\.\.\)`"):
+            getattr(app.jobs, name)(*arguments)
+    assert not driver.seen
+    assert await app.ajobs.queues() == []
 
 
 def test_cancel_says_what_became_of_the_job(app: Headrace, task: Task[..., Any], holder: Holder) -> None:

@@ -20,7 +20,6 @@ PUBLIC: tuple[str, ...] = (
     "JobContext",
     "JobInfo",
     "JobLogFilter",
-    "LeaseLost",
     "Listed",
     "Middleware",
     "NewerEnvelope",

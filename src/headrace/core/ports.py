@@ -17,6 +17,10 @@ class Clock(Protocol):
         """Seconds."""
         ...
 
+    def sleep(self, seconds: float) -> None:
+        """Block this thread."""
+        ...
+
 
 class Wakeup(Protocol):
     """A hint that jobs may be waiting. It carries no job and may be lost: the truth is polled."""

@@ -24,7 +24,10 @@ BATCH = 1_000  # most jobs of one step; larger operations take several
 
 
 class Features(msgspec.Struct, frozen=True):
-    """Capability flags: False where a database truly cannot."""
+    """Capability flags: False where a database truly cannot.
+
+    For those who test a store, and ask only for what it can do; headrace itself treats all alike.
+    """
 
     durable: bool = True  # jobs outlive the process
     shared: bool = True  # several processes may use it at once

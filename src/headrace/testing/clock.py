@@ -11,7 +11,7 @@ START_US = 1_700_000_000 * MICROSECONDS
 class VirtualClock:
     """Wall time in microseconds since the epoch and monotonic time in seconds, both moved by hand. Thread-safe.
 
-    Hand the clock itself to a store as `now` and to whatever asks for `headrace.core.ports.Clock`.
+    Hand the clock itself to a store as `now`.
     """
 
     def __init__(self, start_us: int = START_US) -> None:
