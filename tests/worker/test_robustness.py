@@ -19,7 +19,7 @@ from headrace.worker import Exit, Worker, WorkerOptions
 from headrace.worker.threads import NoThreadError, ThreadPool
 from headrace.worker.upkeep import JUMP_US
 from tests.waiting import await_until
-from tests.worker.working import KEEP, ended, state_of, virtually, working, working_virtually
+from tests.worker.working import KEEP, ended, state_of, virtually, work_for, working, working_virtually
 
 
 def test_a_job_that_has_started_does_not_expire() -> None:
@@ -74,7 +74,7 @@ def test_a_cancelled_worker_stops_its_handlers_before_it_gives_their_jobs_back()
         async def work() -> None:
             nonlocal over
             try:
-                await asyncio.sleep(1000)
+                await work_for(1000)
             finally:
                 over = True
 
@@ -120,7 +120,7 @@ def test_a_job_that_never_ends_does_not_keep_a_worker_from_recycling() -> None:
     async def main(app: Headrace) -> tuple[Exit, str]:
         @app.task
         async def hang() -> None:
-            await asyncio.sleep(10**6)
+            await work_for(10**6)
 
         @app.task
         async def quick() -> None: ...
@@ -145,7 +145,7 @@ def test_a_suspect_does_not_stop_a_busy_worker() -> None:
 
         @app.task(name="long")
         async def long() -> None:
-            await asyncio.sleep(3600)
+            await work_for(3600)
             order.append("long")
 
         @app.task(name="quick")
@@ -191,7 +191,7 @@ def test_an_hours_jump_of_the_stores_clock_takes_no_job_from_the_living() -> Non
     async def work() -> None:
         nonlocal runs
         runs += 1
-        await asyncio.sleep(100)
+        await work_for(100)
 
     async def main() -> None:
         options = WorkerOptions(queues=("default",), grace=0.0)

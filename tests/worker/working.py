@@ -57,6 +57,16 @@ def virtually(main: Callable[[Headrace], Awaitable[T]]) -> T:
     return run_virtual(run(), clock)
 
 
+async def work_for(seconds: float) -> None:
+    """What a handler does that takes its time. Cancelled, it ends at once."""
+    over = asyncio.Event()
+    timer = asyncio.get_running_loop().call_later(seconds, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()
+
+
 async def state_of(app: Headrace, id: str) -> str:
     """Where a job is; "gone" when it has left the store."""
     job = await app.ajobs.get(id)
