@@ -29,7 +29,14 @@ class Heart:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._last_beat = shared.monotonic()
-        self.clean_beats = 0
+        self._clean = 0
+        self._clean_at = float("-inf")
+
+    @property
+    def clean_beats(self) -> int:
+        """Clean beats in a row up to now. A frost ends the row: the store may have been away meanwhile (3b.4)."""
+        recent = self._shared.monotonic() - self._clean_at <= 2 * self._shared.heartbeat_s
+        return self._clean if recent else 0
 
     def start(self) -> None:
         """Start the thread."""
@@ -47,7 +54,7 @@ class Heart:
 
     def doubt(self) -> None:
         """The store was away, or its clock has jumped: count clean beats anew."""
-        self.clean_beats = 0
+        self._clean = 0
 
     async def beat_until_answered(self, refusing: tuple[type[Exception], ...] = ()) -> None:
         """After an outage: beat before the next claim. Errors in `refusing` are raised, others waited out."""
@@ -92,7 +99,7 @@ class Heart:
                 wait = min(1.0, wait)
 
     def _missed(self, error: Exception) -> None:
-        self.clean_beats = 0
+        self._clean = 0
         logger.warning("heartbeat failed: %s", error, extra={"worker": self._shared.id})
 
     def _note_lateness(self) -> None:
@@ -106,7 +113,8 @@ class Heart:
     def _absorb(self, sent: float, beat: Beat, beaten: Beaten, *, clean: bool = True) -> None:
         """On the loop: take note of the answer to `beat`, which was sent at `sent`."""
         agrees = self._shared.store_time.learn(beaten.now_us)
-        self.clean_beats = self.clean_beats + 1 if clean and agrees else 0
+        self._clean = self.clean_beats + 1 if clean and agrees else 0
+        self._clean_at = sent
         find = self._shared.table.find
         for held in beaten.lost:
             # one that is being settled at this moment has no handler left to stop; one that waits will not start
