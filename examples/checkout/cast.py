@@ -41,7 +41,7 @@ class Cast:
         self.web_port = free_port()
         self.database = Database(f"sqlite:///{folder.resolve()}/shop.db")
         self.store_url = store_url(folder)
-        store_name = f"checkout-{uuid.uuid4().hex[:8]}"  # a shared store may hold an earlier performance
+        store_name = f"checkout_{uuid.uuid4().hex[:8]}"  # a shared store may hold an earlier performance
         self.store = Headrace(self.store_url, name=store_name)
         self.customers = Customers(self.web_url)
 

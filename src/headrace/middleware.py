@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from headrace.context import JobContext
 from headrace.core.operations import Outcome
+from headrace.errors import ConfigError
 
 logger = logging.getLogger("headrace.worker")
 
@@ -44,3 +46,19 @@ class Middleware:
             self.ended(job, outcome)
         except Exception:
             logger.exception("the hook %s.ended raised; the outcome stands", type(self).__name__)
+
+
+def checked(middleware: Sequence[Middleware]) -> Sequence[Middleware]:
+    """`middleware`, if all of it can be called.
+
+    Raises:
+        ConfigError: one is no instance of `Middleware`, or its `ended` is a coroutine function, which nobody awaits.
+    """
+    for place, layer in enumerate(middleware):
+        if not isinstance(layer, Middleware):
+            raise ConfigError(f"middleware[{place}] is {layer!r}: append an instance of a subclass of Middleware")
+        if inspect.iscoroutinefunction(layer.ended):
+            raise ConfigError(f"middleware[{place}].ended is an async function: make it a plain one")
+        if not inspect.iscoroutinefunction(layer.around):
+            raise ConfigError(f"middleware[{place}].around is a plain function: make it `async def`")
+    return middleware

@@ -310,7 +310,7 @@ async def test_a_worker_drains_a_full_server(redis_server_factory: Factory, uniq
 def test_a_server_that_evicts_is_reported_at_the_start(
     redis_server_factory: Factory, unique_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B036: with the fix, by the worker as by a producer; and once it has been followed, the worker works."""
+    """B036: with the fix, by the worker as by a producer; and once it has been followed, a worker works."""
     for name in ("JOBS_URL", "JOBS_NAME", "JOBS_SAID"):
         monkeypatch.setenv(name, "")
     server = redis_server_factory().start(maxmemory="5mb", maxmemory_policy="allkeys-lru")
@@ -325,6 +325,7 @@ def test_a_server_that_evicts_is_reported_at_the_start(
         assert " started on " not in shop.log(0)
         asyncio.run(redis(server, "CONFIG", "SET", "maxmemory-policy", "noeviction"))
         shop.app.tasks["note"].enqueue()
+        shop.start()
         shop.wait_for("note")
     finally:
         shop.close()

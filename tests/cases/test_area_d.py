@@ -184,7 +184,7 @@ async def the_verdict_cancel(app: Headrace) -> str:
     return await _enqueued(app, gives_up, {})
 
 
-@end(None)
+@end(State.CANCELLED, "cancelled")
 async def cancelled_while_waiting(app: Headrace) -> str:
     id = await _enqueued(app, returns, {}, run_after=3600)
     assert await app.ajobs.cancel(id) == "cancelled"

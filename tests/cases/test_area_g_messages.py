@@ -305,7 +305,6 @@ def test_a_client_is_no_url(decode_responses: bool) -> None:
 
 
 def test_a_url_that_asks_for_decoding_is_refused(redis_url: str) -> None:
-    """B104: with the first operation at the latest, before anything has been read or written."""
-    app = Headrace(f"{redis_url}?decode_responses=True")
+    """B104: when the app is made, before anything has been read or written."""
     with pytest.raises(ConfigError, match="decode_responses is set: remove it"):
-        app.jobs.queues()
+        Headrace(f"{redis_url}?decode_responses=True")

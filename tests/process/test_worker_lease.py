@@ -102,7 +102,7 @@ def test_a_frozen_worker_comes_back_too_late(both: Crew) -> None:
     frozen = both.start()
     id = both.tasks.hold.enqueue(gate="go").id
     both.wait_for("start", job=id)
-    frozen.freeze()
+    both.freeze(frozen)
     other = both.start()
     both.wait_for("start", 2, job=id)
     both.scene.open(f"go.{frozen.pid}")

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.operations import Leave
+from headrace.errors import StoreUnavailable
 from headrace.jobinfo import JobInfo
 from tests.process.apps.scene import VARIABLE, Scene, Settings
 from tests.process.apps.tasks import Tasks, define
@@ -49,8 +51,9 @@ class WorkerProcess:
         self._process.wait()
 
     def freeze(self) -> None:
-        """SIGSTOP: for the others, it is dead."""
+        """SIGSTOP: for the others, it is dead. Returns when all its threads stand still."""
         self.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED)
 
     def thaw(self) -> None:
         """SIGCONT."""
@@ -131,6 +134,20 @@ class Crew:
     def starts(self, id: str) -> int:
         """How many runs of a job have begun."""
         return len(self.scene.notes("start", job=id))
+
+    def freeze(self, worker: WorkerProcess) -> None:
+        """SIGSTOP between two writes: frozen in the middle of one, on SQLite it would keep the file locked for all."""
+
+        def frozen_well() -> bool:
+            worker.freeze()
+            try:
+                self.app.driver.run(Leave("nobody", ("default",)))
+            except StoreUnavailable:
+                worker.thaw()
+                return False
+            return True
+
+        self.watch(frozen_well, "a moment at which nothing is locked")
 
     def of(self, note: dict[str, Any]) -> WorkerProcess:
         """The worker that left a note."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace, Snooze
+from headrace import ConfigError, Headrace, Middleware, Snooze
 from headrace.core.operations import Enqueue, NewJob, Rescue, Rescued, Settle
 from headrace.core.trail import Trail, encode
 from headrace.drivers.memory import MemoryDriver
@@ -271,3 +271,55 @@ async def test_a_pool_that_gets_no_thread_recovers(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(threading.Thread, "start", real)
     assert await pool.submit(lambda: 7).done == (True, 7)
     pool.close()
+
+
+async def test_a_timeout_counts_even_when_its_thread_outlives_the_worker() -> None:
+    app = Headrace("memory://")
+    free = threading.Event()
+
+    @app.task(timeout=0.05, retry=2)
+    def work() -> None:
+        free.wait(30)
+
+    job = await work.aenqueue()
+    try:
+        async with working(app, grace=0.0) as worker:
+            await await_until(lambda: worker.executor.stuck, 10, "the thread to be late")
+        info = await app.ajobs.get(job.id)
+    finally:
+        free.set()
+    assert info is not None
+    assert (info.counts["attempts"], info.counts["errors"], info.counts["releases"]) == (1, 1, 0)
+
+
+async def test_a_burst_waits_for_a_late_thread() -> None:
+    app = Headrace("memory://")
+    free = threading.Event()
+
+    @app.task(timeout=0.05, retry=2)
+    def work() -> None:
+        free.wait(30)
+
+    job = await work.aenqueue()
+    worker = app.worker(burst=True)
+    run = asyncio.create_task(worker.run())
+    await worker.started.wait()
+    await await_until(lambda: worker.executor.stuck, 10, "the thread to be late")
+    free.set()
+    await run
+    info = await app.ajobs.get(job.id)
+    assert info is not None
+    assert (info.state, info.counts["errors"]) == ("scheduled", 1)
+
+
+class Late(Middleware):
+    async def ended(self, job: Any, outcome: Any) -> None:  # type: ignore[override]
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("layer", [5, Middleware, Late()])
+def test_middleware_that_cannot_be_called_is_refused_at_the_start(layer: Any) -> None:
+    app = Headrace("memory://")
+    app.middleware.append(layer)
+    with pytest.raises(ConfigError, match=r"middleware\[0\]"):
+        app.worker("default")

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from headrace.context import JobContext, enter
 from headrace.core import settle, trail
 from headrace.core.operations import Outcome
@@ -44,6 +46,7 @@ class Executor:
         self.finished = 0
         self._room = asyncio.Event()
         self._resume_at = 0
+        self._late: set[asyncio.Task[Any] | None] = set()  # they wait for a thread that has overrun its timeout
         self._quiet = asyncio.Event()
         self._quiet.set()
 
@@ -99,6 +102,17 @@ class Executor:
     async def quiet(self) -> None:
         """Wait until nothing runs."""
         await self._quiet.wait()
+
+    async def over(self) -> None:
+        """Wait until nothing runs, late threads included."""
+        await self._quiet.wait()
+        if self._late:
+            await asyncio.wait([task for task in self._late if task is not None])
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs, late threads included."""
+        return bool(self.running or self._late)
 
     async def end_all(self, seconds: float) -> int:
         """Grace is over: cancel what runs, wait `seconds`, hand back the rest. Returns how many do not end."""
@@ -274,11 +288,18 @@ class Executor:
             "job %s overran its timeout in a thread; its retry waits for the thread", work.job.id, extra=work.describe()
         )
         work.interruption = ""
+        late = asyncio.current_task()
+        self._late.add(late)
+        outcome = None
         try:
             await asyncio.shield(thread.done)
         except asyncio.CancelledError:
-            ending = settle.Released(LATE_US, started=True)
-        self._end(work, ending)
+            # the process is about to end, and the thread with it; the timeout counts all the same
+            outcome = self._conclude(work, ending)
+            outcome = replace(outcome, delay_us=max(LATE_US, outcome.delay_us))
+        finally:
+            self._late.discard(late)
+        self._report(work, outcome or self._conclude(work, ending))
 
     # -- timeouts
 

@@ -179,7 +179,7 @@ class Fetcher:
         return not (self._executor.running or self._executor.waiting or self._executor.stuck or self._settler.pending)
 
     async def _idle(self, claimed: Claimed) -> None:
-        if not self._executor.running:
+        if not self._executor.busy:
             self._nothing_left()
         wait = POLL_S
         if claimed.next_due_us is not None:

@@ -72,8 +72,10 @@ class Worker:
         self.shared.stop_claiming()
 
     def _nothing_left(self) -> None:
-        if self.options.burst:
-            self.stop()
+        if self.options.burst and not self.shared.stopping:
+            logger.info("nothing is ready or running: stopping", extra={"worker": self.id})
+            self._told.set()
+            self.shared.stop_claiming()
 
     def recycle(self, why: str) -> None:
         """Drain, for ten minutes at most, then end with `Exit.RECYCLE`."""
@@ -153,7 +155,7 @@ class Worker:
 
     async def _quiet_unless(self, event: asyncio.Event, seconds: float | None) -> bool:
         """Whether everything ended before `event` came or `seconds` were over."""
-        quiet, other = asyncio.ensure_future(self.executor.quiet()), asyncio.ensure_future(event.wait())
+        quiet, other = asyncio.ensure_future(self.executor.over()), asyncio.ensure_future(event.wait())
         try:
             await asyncio.wait([quiet, other], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             return quiet.done()

@@ -12,7 +12,7 @@ from headrace.core import codec, settle
 from headrace.core.ports import Driver
 from headrace.core.retry import Retry
 from headrace.errors import UnreadableEnvelope
-from headrace.middleware import Middleware
+from headrace.middleware import Middleware, checked
 from headrace.worker.options import WorkerOptions
 from headrace.worker.steps import Tasks
 from headrace.worker.storetime import StoreTime
@@ -42,7 +42,7 @@ class Shared:
         self.options = options
         self.driver: Driver = app.driver
         self.tasks: Tasks = app.tasks
-        self.middleware: Sequence[Middleware] = app.middleware
+        self.middleware: Sequence[Middleware] = checked(app.middleware)
         self.rng: random.Random = app.rng
         self.lease_us = app.config.lease_us
         self.heartbeat_s = app.config.heartbeat_s
