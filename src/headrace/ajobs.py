@@ -37,7 +37,9 @@ class AsyncJobs:
         cursor: str | None = None,
     ) -> JobPage:
         """A page of jobs in one state, without their arguments: failed ones newest first, others in queue order."""
-        page = await self._app.driver.arun(ops.List(State(state), queue, task, reason, limit, cursor))
+        page = await adrive(
+            inquiries.page(state, queue=queue, task=task, reason=reason, limit=limit, cursor=cursor), self._app.driver
+        )
         return JobPage(tuple(map(job_info, page.jobs)), page.next)
 
     async def cancel(self, id: str) -> Literal["cancelled", "requested", "finished", "absent"]:

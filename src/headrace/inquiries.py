@@ -15,7 +15,7 @@ from headrace.core import operations as ops
 from headrace.core.moments import aware
 from headrace.core.ports import Driver
 from headrace.core.states import State
-from headrace.errors import InvalidArguments, UnreadableEnvelope
+from headrace.errors import ConfigError, InvalidArguments, UnreadableEnvelope
 from headrace.jobinfo import JobInfo, job_info
 from headrace.task import Task
 
@@ -50,10 +50,15 @@ def drive(inquiry: Inquiry[R], driver: Driver) -> R:
     try:
         operation = next(inquiry)
         while True:
-            operation = inquiry.send(driver.run(operation))
+            try:
+                answer = driver.run(operation)
+            except ValueError as error:  # the inquiry may know what the caller got wrong
+                operation = inquiry.throw(error)
+            else:
+                operation = inquiry.send(answer)
     except StopIteration as stop:
-        answer: R = stop.value
-        return answer
+        result: R = stop.value
+        return result
 
 
 async def adrive(inquiry: Inquiry[R], driver: Driver) -> R:
@@ -61,10 +66,15 @@ async def adrive(inquiry: Inquiry[R], driver: Driver) -> R:
     try:
         operation = next(inquiry)
         while True:
-            operation = inquiry.send(await driver.arun(operation))
+            try:
+                answer = await driver.arun(operation)
+            except ValueError as error:  # the inquiry may know what the caller got wrong
+                operation = inquiry.throw(error)
+            else:
+                operation = inquiry.send(answer)
     except StopIteration as stop:
-        answer: R = stop.value
-        return answer
+        result: R = stop.value
+        return result
 
 
 # -- failed jobs
@@ -125,7 +135,15 @@ def forget_failed(queue: str | None, task: str | None, reason: str | None, progr
 def prune(
     age_us: int | None, most: int | None, queue: str | None, task: str | None, progress: Progress | None
 ) -> Inquiry[int]:
-    """Delete old failed jobs, batch by batch."""
+    """Delete old failed jobs, batch by batch.
+
+    Raises:
+        ConfigError: neither an age nor a number is given, or the number is negative.
+    """
+    if age_us is None and most is None:
+        raise ConfigError("prune needs older_than or most: what is to go?")
+    if most is not None and (type(most) is not int or most < 0):
+        raise ConfigError(f"most is {most!r}: use a whole number of 0 or more")
     pruned = 0
     while True:
         batch: ops.Pruned = yield ops.Prune(age_us, most, queue, task, PAGE)
@@ -194,7 +212,35 @@ def problem_of(body: bytes, tasks: Tasks) -> str:
     return ""
 
 
+def page(
+    state: str, *, queue: str | None, task: str | None, reason: str | None, limit: int, cursor: str | None
+) -> Inquiry[ops.Page]:
+    """One page of jobs.
+
+    Raises:
+        ConfigError: there is no such state, the limit is below 1, or the cursor is none that a page gave.
+    """
+    if state not in set(State):
+        raise ConfigError(f"state is {state!r}: use one of {', '.join(State)}")
+    if type(limit) is not int or limit < 1:
+        raise ConfigError(f"limit is {limit!r}: use a whole number of at least 1")
+    try:
+        found: ops.Page = yield ops.List(State(state), queue, task, reason, limit, cursor)
+    except ValueError:
+        raise ConfigError(f"cursor is {cursor!r}: use the one that the page before gave") from None
+    return found
+
+
 # -- why is this job not running?
+
+_SINGULAR = {
+    "attempts": "attempt",
+    "errors": "error",
+    "crashes": "crash",
+    "releases": "release",
+    "snoozes": "snooze",
+    "replays": "replay",
+}
 
 
 def why(id: str, now_us: int) -> Inquiry[list[str]]:
@@ -203,7 +249,10 @@ def why(id: str, now_us: int) -> Inquiry[list[str]]:
     if view is None:
         return [
             f"The store knows no job {id}.",
-            "It has succeeded (and its task has no keep=), was forgotten or pruned, or was never enqueued here.",
+            (
+                "It has ended (successes are kept only with keep=, others for a while), was forgotten, "
+                "or was never enqueued here."
+            ),
         ]
     info = job_info(view)
     lines = (yield from _why_ready(view, now_us)) if view.state is State.READY else _why_not_ready(view, info, now_us)
@@ -273,7 +322,7 @@ def _past(info: JobInfo) -> list[str]:
     lines = []
     counts = {name: number for name, number in info.counts.items() if number}
     if counts:
-        lines.append(f"So far: {', '.join(_count(number, name.removesuffix('s')) for name, number in counts.items())}.")
+        lines.append(f"So far: {', '.join(_count(number, _SINGULAR[name]) for name, number in counts.items())}.")
     if info.history and info.state is not State.FAILED:
         lines.append(f"The last trouble: {info.failure}")
     if info.problem:

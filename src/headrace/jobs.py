@@ -63,7 +63,10 @@ class Jobs:
         cursor: str | None = None,
     ) -> JobPage:
         """A page of jobs in one state, without their arguments: failed ones newest first, others in queue order."""
-        page = self._driver("list").run(ops.List(State(state), queue, task, reason, limit, cursor))
+        page = drive(
+            inquiries.page(state, queue=queue, task=task, reason=reason, limit=limit, cursor=cursor),
+            self._driver("list"),
+        )
         return JobPage(tuple(map(job_info, page.jobs)), page.next)
 
     def cancel(self, id: str) -> Literal["cancelled", "requested", "finished", "absent"]:

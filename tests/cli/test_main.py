@@ -218,3 +218,13 @@ def test_long_work_shows_progress_on_a_terminal(fail: Callable[..., list[str]], 
 def test_run_returns_codes_and_main_leaves_with_them() -> None:
     assert run(["version", "--json"]) == 0
     assert spawn("wrok").returncode == 2
+
+
+@pytest.mark.parametrize("arguments", [(), ("failed",), ("job",)])
+def test_without_a_command_there_is_help(arguments: tuple[str, ...]) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "headrace.cli", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert shown.returncode == 2
+    assert "\nCommands:\n" in shown.stderr
+    assert "headrace: Usage" not in shown.stderr

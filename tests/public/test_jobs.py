@@ -2,12 +2,14 @@
 
 import asyncio
 import inspect
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace import Headrace, State, WrongColour
+from headrace import ConfigError, Headrace, State, WrongColour
 from headrace.ajobs import AsyncJobs
 from headrace.core import operations as ops
 from headrace.core import trail
@@ -166,7 +168,7 @@ def test_listing_goes_page_by_page(app: Headrace, task: Task[..., Any], holder: 
 
 
 def test_an_unknown_state_is_refused(app: Headrace) -> None:
-    with pytest.raises(ValueError, match="'lost' is not a valid State"):
+    with pytest.raises(ConfigError, match="state is 'lost'"):
         app.jobs.list("lost")
 
 
@@ -341,3 +343,23 @@ def test_why_of_a_kept_job(app: Headrace, holder: Holder) -> None:
     job = define(app, name="kept", keep=60).enqueue(1)
     holder.end(State.SUCCEEDED, keep_us=60_000_000)
     assert why(app, job.id) == "It has ended: succeeded."
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda jobs: jobs.list("bogus"), "state is 'bogus': use one of scheduled, ready"),
+        (lambda jobs: jobs.list(limit=0), "limit is 0"),
+        (lambda jobs: jobs.list(cursor="xx"), "cursor is 'xx': use the one that the page before gave"),
+        (lambda jobs: jobs.prune(most=-1), "most is -1"),
+        (lambda jobs: jobs.prune(), "prune needs older_than or most"),
+    ],
+)
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_a_question_that_cannot_be_asked_is_refused(
+    call: Callable[[Jobs], object], words: str, store: str, tmp_path: Path
+) -> None:
+    app = Headrace("memory://" if store == "memory" else f"sqlite:///{tmp_path}/jobs.db")
+    with pytest.raises(ConfigError, match=words):
+        call(app.jobs)
+    app.close()

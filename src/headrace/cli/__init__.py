@@ -157,6 +157,9 @@ def _explain(error: BaseException, settings: Settings) -> int:
         import traceback
 
         click.echo(printable("".join(traceback.format_exception(error)), lines=True), err=True, nl=False)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return ExitCode.USAGE
     if isinstance(error, click.UsageError) and error.ctx is not None:
         note(error.ctx.get_usage())
     if line:

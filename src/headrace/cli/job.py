@@ -32,7 +32,7 @@ def show_one(settings: Settings, id: str, *, tracebacks: bool) -> None:
 
     info = settings.jobs().get(id)
     if info is None:
-        raise NotFound(f"there is no job {id}: it has succeeded, was forgotten, or is in another store")
+        raise NotFound(f"there is no job {id}: it has ended and is not kept, was forgotten, or is in another store")
     if settings.json:
         say_json(job_fields(info))
     else:
