@@ -49,8 +49,20 @@ def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
         assert worker.stdout is not None
         lines = [worker.stdout.readline() for _ in range(6)]
         worker.terminate()
-    assert sorted(re.findall(r"mail for order (\d+)", "".join(lines))) == ["17", "17", "18", "19", "20", "21"]
+    assert sorted(re.findall(r"mail for order (\d+)", "".join(lines))) == ["17", "18", "19", "20", "21", "22"]
     assert worker.returncode == 0
+
+
+def guides() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs/guide.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(guides())))
+def test_the_recipes_of_the_guide_run(number: int, tmp_path: Path) -> None:
+    (tmp_path / "recipe.py").write_text(guides()[number])
+    command = [sys.executable, "-W", "error", "recipe.py"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_the_commands_of_the_readme_exist() -> None:
