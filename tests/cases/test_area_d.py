@@ -320,7 +320,7 @@ async def test_an_id_used_again_inherits_nothing(kind: str, request: pytest.Fixt
         assert (first.state, first.counts["attempts"], len(first.history)) == (State.SUCCEEDED, 1, 1)
         assert (await daily.using(id="daily").aenqueue(2)).status == "exists"
     clock.advance(25 * 3600)
-    await app.ajobs.prune()
+    await app.ajobs.prune(older_than="30d")
     started_us = clock()
     assert (await daily.using(id="daily").aenqueue(2)).status == "new"
     fresh = await app.ajobs.get("daily")

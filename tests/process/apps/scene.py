@@ -69,7 +69,9 @@ class Scene:
         """Notes of a kind, oldest first, of which all `fields` are as given."""
         if not self._notes.exists():
             return []
-        found = [json.loads(line) for line in self._notes.read_text().splitlines()]
+        # a file may be read in pieces while a line is being appended: the last piece is no line yet
+        *lines, _ = self._notes.read_text().split("\n")
+        found = [json.loads(line) for line in lines]
         wanted = {"what": what, **fields}
         return [note for note in found if all(note.get(name) == value for name, value in wanted.items())]
 
