@@ -43,6 +43,8 @@ def define(
         raise ConfigError(
             f"{function.__qualname__}() is a generator, which a job cannot run: return instead of yielding"
         )
+    if retry is None:
+        raise ConfigError("retry is None: use 1 for a single attempt, or Retry(max_attempts=None) for no limit")
     arguments = Arguments.of(function)
     log = (log,) if isinstance(log, str) else tuple(log)
     unknown = [argument for argument in log if argument not in arguments.names]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from headrace.core.arguments import Arguments
 from headrace.core.moments import When, moment
@@ -23,7 +23,7 @@ def checked_queue(queue: str) -> str:
     Raises:
         ConfigError: it holds other characters than letters, digits, `_ . - / @`, or is longer than 200.
     """
-    if not _QUEUE.match(queue):
+    if type(queue) is not str or not _QUEUE.match(queue):
         raise ConfigError(f"queue is {queue!r}: use letters, digits and _ . - / @, at most 200 in all")
     return queue
 
@@ -84,3 +84,14 @@ def checked_texts(name: str, texts: Iterable[str]) -> tuple[str, ...]:
         if type(text) is not str or not text or not text.isprintable():
             raise ConfigError(f"{name} holds {text!r}: it must be a str of printable characters")
     return found
+
+
+def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """`headers`, if they are texts by name.
+
+    Raises:
+        ConfigError: they are no mapping, or hold something else than printable texts.
+    """
+    if not isinstance(headers, Mapping):
+        raise ConfigError(f"headers is {headers!r}: give a dict of texts")
+    return dict(zip(checked_texts("headers", headers), checked_texts("headers", headers.values()), strict=True))

@@ -18,6 +18,7 @@ from headrace.core.retry import Retry
 from headrace.core.unique import Unique
 from headrace.errors import ConfigError, InvalidArguments, StoreUnavailable
 from headrace.options import (
+    checked_headers,
     checked_id,
     checked_priority,
     checked_queue,
@@ -144,9 +145,7 @@ class Task(Generic[P, R]):
             "timeout_us": None if timeout is None else timeout_us(timeout),
             "tenant": None if tenant is None else checked_texts("tenant", (tenant,))[0],
             "tags": None if tags is None else checked_texts("tags", tags),
-            "headers": None
-            if headers is None
-            else dict(zip(checked_texts("headers", headers), checked_texts("headers", headers.values()), strict=True)),
+            "headers": None if headers is None else checked_headers(headers),
         }
         changes: dict[str, Any] = {
             "queue": None if queue is None else checked_queue(queue),

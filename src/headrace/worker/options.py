@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import force_setattr
 
+from headrace.core.durations import seconds
 from headrace.errors import ConfigError
+from headrace.options import checked_queue
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,12 +30,18 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.queues:
             raise ConfigError("queues is empty: name at least one, or register a task")
-        for field in ("concurrency", "threads", "max_jobs", "max_age", "max_memory"):
+        for queue in self.queues:
+            checked_queue(queue)
+        for field in ("concurrency", "threads", "max_jobs", "max_memory"):
             value = getattr(self, field)
-            if value is not None and value <= 0:
-                raise ConfigError(f"{field} is {value}: it must be greater than 0")
-        if self.grace < 0:
-            raise ConfigError(f"grace is {self.grace}: it must be 0 or more seconds")
+            if value is not None and (type(value) is not int or value <= 0):
+                raise ConfigError(f"{field} is {value!r}: it must be a whole number greater than 0")
+        for field in ("grace", "max_age"):
+            value = getattr(self, field)
+            if value is not None:
+                force_setattr(self, field, seconds(value, field))
+        if self.max_age == 0:
+            raise ConfigError("max_age is 0: it must be greater than 0")
         for queue, weight in (self.weights or {}).items():
             if weight <= 0:
                 raise ConfigError(f"the weight of queue {queue!r} is {weight}: it must be greater than 0")
@@ -56,7 +65,11 @@ def parse_queues(queues: Sequence[str] | Mapping[str, float] | str) -> tuple[tup
     """
     if isinstance(queues, Mapping):
         return tuple(queues), dict(queues)
-    parts = [part.strip() for part in (queues.split(",") if isinstance(queues, str) else queues) if part.strip()]
+    listed = queues.split(",") if isinstance(queues, str) else list(queues)
+    for queue in listed:
+        if not isinstance(queue, str):
+            raise ConfigError(f"queues holds {queue!r}: use names of queues")
+    parts = [part.strip() for part in listed if part.strip()]
     if not any(_has_weight(part) for part in parts):
         return tuple(dict.fromkeys(parts)), None
     if not all(_has_weight(part) for part in parts):
