@@ -176,7 +176,14 @@ def _memory(measured: Named) -> str:
         if _has(entry, "memory")
         for memory in [entry["memory"]]
     ]
-    head = ["variant", "jobs", "RSS MB after a tenth", "most after that", "at the end", "growth to the most"]
+    head = [
+        "variant",
+        "jobs",
+        "RSS MB after a warm-up of half as many",
+        "most after that",
+        "at the end",
+        "growth to the most",
+    ]
     return table("Memory of a worker over many jobs", head, rows)
 
 

@@ -130,6 +130,22 @@ def fork_busily(path: str, count: str) -> None:
     driver.close()
 
 
+def outlive(path: str) -> None:
+    """The child of a process that had the file open works on after its parent has gone."""
+    driver = open_driver(path)
+    driver.run(ops.Enqueue((job("parent"),)))
+    if os.fork():
+        os._exit(0)
+    signal.alarm(30)
+    driver.run(ops.Enqueue((job("child-before"),)))
+    say("ready")
+    while driver.run(ops.Get("go-on")) is None:
+        time.sleep(0.01)
+    driver.run(ops.Enqueue((job("child-after"),)))
+    say("done")
+    os._exit(0)
+
+
 def hammer(driver: SQLiteDriver, name: str, stop: threading.Event) -> None:
     for number in itertools.count():
         if stop.is_set():
@@ -148,7 +164,7 @@ def in_child(action: Callable[[], object]) -> int:
 
 
 ROLES: dict[str, Callable[..., None]] = {
-    role.__name__: role for role in (produce, work, churn, prepare, fork_workers, fork_busily)
+    role.__name__: role for role in (produce, work, churn, prepare, fork_workers, fork_busily, outlive)
 }
 
 if __name__ == "__main__":

@@ -108,6 +108,22 @@ def test_a_fork_under_load_leaves_a_child_that_works(start: Start, driver: SQLit
     assert_sound(sqlite_path)
 
 
+@needs_fork
+def test_a_child_that_outlives_its_parent_holds_locks_of_its_own(
+    start: Start, driver: SQLiteDriver, sqlite_path: Path
+) -> None:
+    """B133: a process that comes and goes must not take the child's log away, as the last one on a file does."""
+    parent = start("outlive", sqlite_path)
+    ended_well(parent)
+    wait_until(lambda: words(parent) == ["ready"], 30)
+    driver.run(ops.Enqueue((job("visitor"),)))
+    driver.close()
+    driver.run(ops.Enqueue((job("go-on"),)))
+    wait_until(lambda: words(parent) == ["ready", "done"], 30)
+    assert all(driver.run(ops.Get(id)) for id in ("parent", "child-before", "visitor", "go-on", "child-after"))
+    assert_sound(sqlite_path)
+
+
 def test_many_processes_create_one_file_at_once(start: Start, driver: SQLiteDriver, sqlite_path: Path) -> None:
     at = time.time() + 1.5
     starters = [start("prepare", sqlite_path, at) for _ in range(8)]

@@ -70,7 +70,7 @@ class Connection:
             "pragma wal_autocheckpoint = 0",  # see checkpoint.py: only under the write lock
             "pragma mmap_size = 0",  # a mapped file shows torn pages to a process that missed a checkpoint
             "pragma temp_store = memory",
-            "pragma cache_size = -16000",  # KiB
+            "pragma cache_size = -4000",  # KiB: a drain is no quicker with more
             "pragma journal_size_limit = 33554432",  # bytes: a log that a long reader let grow shrinks again
             "pragma trusted_schema = off",
         ):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -20,6 +21,8 @@ from headrace.drivers.sqlite.problems import translate
 from headrace.drivers.sqlite.wakeup import Bell, SQLiteWakeup
 from headrace.errors import ConfigError, StoreError
 from headrace.stores.plan import Plan
+
+logger = logging.getLogger("headrace.sqlite")
 
 R = TypeVar("R")
 
@@ -93,7 +96,7 @@ class Session:
         self.write.close()
 
     def leak(self) -> None:
-        """In a forked child: never use, never close what was inherited."""
+        """In a forked child: never use, never close what was inherited, after a fork that would not wait."""
         self.read.leak()
         self.write.leak()
         self._checkpointer.leak()
@@ -131,7 +134,7 @@ class SQLiteDriver:
         self.store = store
         self._busy_s = busy_timeout
         self._lock = threading.Lock()
-        self._held: list[threading.Lock] = []
+        self._held: list[Callable[[], None]] = []
         self._current: Session | None = None
         _DRIVERS.add(self)
 
@@ -185,19 +188,24 @@ class SQLiteDriver:
         """The same without blocking the loop."""
         await asyncio.to_thread(self.close)
 
-    # -- forks: no lock may be held, and no SQLite call be under way, at the moment of a fork
+    # -- forks: SQLite keeps what it knows of locks in memory, so a child of a process that has the file open would
+    # believe in locks that it does not hold (B133). At the moment of a fork no connection of ours is open.
 
     def before_fork(self) -> None:
-        """Let what is under way finish, and start nothing new."""
+        """Let what is under way finish, close the connections, and start nothing new."""
+        if self._lock.acquire(timeout=FORK_WAIT_S):
+            self._held.append(self._lock.release)
         session = self._current
-        for lock in [self._lock, *([session.read.lock, session.write.lock] if session else [])]:
-            if lock.acquire(timeout=FORK_WAIT_S):
-                self._held.append(lock)
+        for lane in [session.read, session.write] if session else []:
+            if lane.stop(FORK_WAIT_S):
+                self._held.append(lane.go_on)
+            else:
+                logger.warning("a fork could not wait for %s any longer: the child may find the file locked", self.path)
 
     def after_fork(self) -> None:
         """In the parent: go on."""
-        for lock in reversed(self._held):
-            lock.release()
+        for let_go in reversed(self._held):
+            let_go()
         self._held = []
 
     def forked(self) -> None:

@@ -92,6 +92,7 @@ class Lane:
         busy_s: float = BUSY_S,
     ) -> None:
         self.lock = threading.Lock()
+        self._turnstile = threading.Lock()  # on the way to the lock, so that `stop` need not compete for it
         self.connection: Connection | None = None
         self._name = name
         self._connect = connect
@@ -108,7 +109,7 @@ class Lane:
     def run(self, operation: object, work: Work[R]) -> R:
         """Carry out `work` in this thread when the lane is free, else have it carried out and wait."""
         item = Item(operation, work)
-        if self.lock.acquire(blocking=False):
+        if not self._turnstile.locked() and self.lock.acquire(blocking=False):
             try:
                 self._waiting.append(item)
                 while not item.done:
@@ -151,13 +152,34 @@ class Lane:
         if thread is not None:
             thread.join(STOP_S)
 
+    def stop(self, patience_s: float) -> bool:
+        """Let what is under way finish, close the connection, and begin nothing until `go_on`."""
+        until = time.monotonic() + patience_s
+        if not self._turnstile.acquire(timeout=patience_s):
+            return False
+        if not self.lock.acquire(timeout=max(0.0, until - time.monotonic())):
+            self._turnstile.release()
+            return False
+        try:
+            self._disconnect()
+        except sqlite3.Error as error:
+            logger.warning("a connection could not be closed: %s", error)
+        return True
+
+    def go_on(self) -> None:
+        """After a `stop` that answered True."""
+        self.lock.release()
+        self._turnstile.release()
+
     def leak(self) -> None:
-        """In a forked child: let go of the connection without touching it."""
+        """In a forked child: let go of a connection that could not be closed in time, without touching it."""
         if self.connection is not None:
             self.connection.leak()
 
     def _serve(self) -> None:
         while self._calls.get() is not None:
+            with self._turnstile:  # whoever stops the lane goes first
+                pass
             with self.lock:
                 if self._waiting:  # an earlier call's group may have taken this one in
                     self._group()
