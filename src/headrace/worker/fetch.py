@@ -25,6 +25,7 @@ POLL_S = 1.0  # the longest idle wait: the truth is polled
 ALONE_WITHIN_S = 30.0  # how long a worker claims nothing so that a suspect may run alone in it
 ALONE_AGAIN_US = 10_000_000  # when it does not get empty by then: the suspect is offered again after this
 AHEAD_S = 0.05  # jobs are claimed ahead of free slots for about this much work, so that no slot waits for a round trip
+AHEAD_MOST = 2_000  # more makes no worker quicker, and each costs memory
 
 
 class Pace:
@@ -101,7 +102,7 @@ class Fetcher:
             executor.want_room(0)
             return 0 if in_hand else 1
         self._pace.note(executor.finished, self._shared.monotonic())
-        ahead = int(self._pace.rate * AHEAD_S)
+        ahead = min(int(self._pace.rate * AHEAD_S), AHEAD_MOST)
         capacity = options.concurrency + ahead
         # a claim for a handful costs as much as one for many: while slots have enough before them, wait for a quarter
         worthwhile = max(1, ahead // 4)
