@@ -15,6 +15,7 @@ from headrace.core import operations as ops
 from headrace.core.states import State
 from headrace.drivers.sqlite import SQLiteDriver, checkpoint
 from headrace.stores.sqlite import SQLiteStore
+from tests.waiting import wait_until
 
 QUEUE = "q"
 LEASE_US = 1_000_000
@@ -139,8 +140,7 @@ def outlive(path: str) -> None:
     signal.alarm(30)
     driver.run(ops.Enqueue((job("child-before"),)))
     say("ready")
-    while driver.run(ops.Get("go-on")) is None:
-        time.sleep(0.01)
+    wait_until(lambda: driver.run(ops.Get("go-on")), 20)
     driver.run(ops.Enqueue((job("child-after"),)))
     say("done")
     os._exit(0)

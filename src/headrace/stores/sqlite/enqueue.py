@@ -8,7 +8,8 @@ from typing import Any
 from headrace.core import operations as ops
 from headrace.stores.contract import BATCH
 from headrace.stores.plan import Plan, Statement
-from headrace.stores.sqlite.text import batches, listed
+from headrace.stores.sqlite.text import listed
+from headrace.stores.statements import batches
 
 Tombstones = dict[str, tuple[int, int]]  # id -> (until, last token)
 

@@ -8,7 +8,8 @@ from headrace.core.states import State
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.sqlite.claim import seen
 from headrace.stores.sqlite.settle import Running, end_claims
-from headrace.stores.sqlite.text import batches, listed
+from headrace.stores.sqlite.text import listed
+from headrace.stores.statements import batches
 
 
 def beat(op: ops.Beat, now: int) -> Plan[ops.Beaten]:

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from headrace.core import operations as ops
 from headrace.stores.contract import Features, Now
 from headrace.stores.plan import Plan, Statement
-from headrace.stores.sqlite import claim, enqueue, inspect, lease, look, operate, settle, text
+from headrace.stores.sqlite import claim, enqueue, inspect, lease, look, operate, settle
+from headrace.stores.statements import DEFAULT_PREFIX, load, migrations
 
 R = TypeVar("R")
 
@@ -44,10 +45,10 @@ class SQLiteStore:
 
     features = Features()
 
-    def __init__(self, now: Now = None, prefix: str = text.DEFAULT_PREFIX) -> None:
+    def __init__(self, now: Now = None, prefix: str = DEFAULT_PREFIX) -> None:
         self.now = now
-        self._migrations = text.migrations(prefix)
-        self.sql: Mapping[str, str] = text.load(prefix) | self._migrations
+        self._migrations = migrations(__package__, prefix)
+        self.sql: Mapping[str, str] = load(__package__, prefix) | self._migrations
 
     def plan(self, operation: ops.Operation[R]) -> Plan[R]:
         """The steps of `operation`; the first asks for the time, and that moment holds for all others."""

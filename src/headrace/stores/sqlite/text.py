@@ -1,51 +1,16 @@
-"""Reads the named statements of `sql/*.sql` and `migrations/*.sql`, with the tables' prefix put in once."""
+"""Lists as one parameter of a statement, and what to do with texts that JSON cannot carry to SQLite."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from importlib import resources
 from typing import Any, TypeVar
 
 import msgspec
 
-from headrace.errors import ConfigError, InvalidArguments
-from headrace.stores.contract import BATCH
+from headrace.errors import InvalidArguments
+from headrace.stores.statements import batches
 
 V = TypeVar("V")
-
-DEFAULT_PREFIX = "headrace_"
-_ENTRY = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_OURS = re.compile(r"\bheadrace_(?!now\b)")  # every table and index of ours, but not the driver's clock
-_PREFIX = re.compile(r"(?!sqlite_)(?:[a-z_][a-z0-9_]*)?")
-
-
-def load(prefix: str) -> dict[str, str]:
-    """Every statement of `sql/`, by `file.entry`.
-
-    Raises:
-        ConfigError: `prefix` is no plain identifier.
-    """
-    return dict(_statements("sql", prefix))
-
-
-def migrations(prefix: str) -> dict[str, str]:
-    """Every statement of `migrations/`, by `file.entry`, in the order in which they are carried out."""
-    return dict(_statements("migrations", prefix))
-
-
-def _statements(folder: str, prefix: str) -> Iterator[tuple[str, str]]:
-    if not _PREFIX.fullmatch(prefix):
-        raise ConfigError(
-            f"prefix={prefix!r} is no table prefix: use a-z, 0-9 and _, not starting with a digit or sqlite_"
-        )
-    place = resources.files("headrace.stores.sqlite") / folder
-    for file in sorted(place.iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".sql"):
-            text = _OURS.sub(prefix, file.read_text(encoding="utf-8"))
-            _, *parts = _ENTRY.split(text)
-            for name, statement in zip(parts[::2], parts[1::2], strict=True):
-                yield f"{file.name.removesuffix('.sql')}.{name}", statement.strip().removesuffix(";")
 
 
 def listed(values: Sequence[Any]) -> str:
@@ -66,11 +31,6 @@ def _texts(values: Sequence[Any]) -> Iterator[str]:
             yield value
         elif isinstance(value, (list, tuple)):
             yield from _texts(value)
-
-
-def batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """`values` in steps of at most `BATCH`."""
-    return (values[start : start + BATCH] for start in range(0, len(values), BATCH))
 
 
 def by_id(values: Sequence[V], id_of: Callable[[V], str]) -> Iterator[tuple[Sequence[V], dict[str, Any]]]:
