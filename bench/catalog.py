@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Store = Literal["redis", "sqlite"]
+Store = Literal["redis", "sqlite", "postgres", "mysql"]
 Core = Literal["ours", "python", "native", "node"]
 
 
@@ -30,6 +30,7 @@ class Variant:
     samples: int = 300
     reliable: str = ""  # settings of the crash workload's second row; empty: there is none
     python: str = ""  # an interpreter other than the one that runs the benchmark
+    setup: bool = False  # whether an emptied store needs the system's own tables first
     processes: int = 1  # that run jobs; only those with one are compared
 
     @property
@@ -59,6 +60,11 @@ OURS = [
     replace(_HEADRACE, id="headrace-redis-sync", mode="redis-sync", job="sync", bulk=_SYNC_BULK),
     replace(_HEADRACE, id="headrace-sqlite", store="sqlite", mode="sqlite"),
     replace(_HEADRACE, id="headrace-sqlite-sync", store="sqlite", mode="sqlite-sync", job="sync", bulk=_SYNC_BULK),
+    replace(_HEADRACE, id="headrace-postgres", store="postgres", mode="postgres"),
+    replace(
+        _HEADRACE, id="headrace-postgres-sync", store="postgres", mode="postgres-sync", job="sync", bulk=_SYNC_BULK
+    ),
+    replace(_HEADRACE, id="headrace-mysql", store="mysql", mode="mysql"),
 ]
 
 _CLIENT = ("redis==8.1.0", "hiredis==3.5.0")
@@ -113,6 +119,44 @@ _BULLMQ = Variant(
     settings="concurrency 100, removeOnComplete",
     reliable="stalledInterval 5 s, lockDuration 5 s (default 30 s)",
 )
+_PGQUEUER = Variant(
+    id="pgqueuer",
+    script="peer_pgqueuer.py",
+    requirements=("pgqueuer[asyncpg]==1.6.0", _UVLOOP),
+    store="postgres",
+    job="async",
+    setup=True,
+    bulk="Queries.enqueue of lists, 1000 a call",
+    settings="batch_size 200, max_concurrent_tasks 400 (io: 50 and 100), asyncpg pool 10, uvloop",
+    reliable="heartbeat_timeout 5 s (default 30 s)",
+)
+_AWA = Variant(
+    id="awa",
+    script="peer_awa.py",
+    core="native",
+    requirements=(
+        "awa-pg==0.6.9",
+        "psycopg[binary]==3.3.9",
+    ),
+    store="postgres",
+    job="async",
+    setup=True,
+    bulk="enqueue_many_copy, 5000 a call",
+    gap=0.1,
+    settings="200 workers on one queue",
+    reliable="heartbeat 2 s, staleness 6 s, rescue every 2 s",
+)
+_PROCRASTINATE = Variant(
+    id="procrastinate",
+    script="peer_procrastinate.py",
+    requirements=("procrastinate==3.10.0", "psycopg[binary]==3.3.9", _UVLOOP),
+    store="postgres",
+    job="async",
+    setup=True,
+    bulk="batch_defer_async, 1000 a call",
+    settings="concurrency 100, listen/notify, uvloop",
+    reliable="documented periodic retry of stalled jobs (every 5 s, heartbeat 2 s, stalled after 10 s)",
+)
 FAST = [
     _DRAMATIQ,
     _HUEY,
@@ -120,6 +164,8 @@ FAST = [
     _TASKIQ,
     _ARDIQ,
     _BULLMQ,
+    _PGQUEUER,
+    _AWA,
 ]
 
 _CELERY = Variant(
@@ -174,6 +220,7 @@ _SAQ = Variant(
     reliable="retries 3, timeout 4 s, heartbeat 2 s, sweep 5 s",
 )
 _MORE = [
+    _PROCRASTINATE,
     replace(
         _DRAMATIQ,
         id="dramatiq-2proc",

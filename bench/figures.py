@@ -8,7 +8,7 @@ from typing import Any
 
 Entries = dict[str, dict[str, Any]]
 
-STORES = {"redis": "Redis", "sqlite": "SQLite"}
+STORES = {"redis": "Redis", "sqlite": "SQLite", "postgres": "PostgreSQL", "mysql": "MariaDB"}
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Measured:
 def figures(results: dict[str, Any]) -> list[Measured]:
     """All figures, in the order of the report."""
     entries: Entries = results["variants"]
-    answer = [*_redis(entries), *_sqlite(entries)]
+    answer = [*_redis(entries), *_sqlite(entries), *_postgres(entries), *_mysql(entries)]
     for store in STORES:
         answer += [*_depth(entries, store), _growth(entries, store)]
     return answer
@@ -69,6 +69,34 @@ def _sqlite(entries: Entries) -> Iterable[Measured]:
     for variant in (ours, "headrace-sqlite-sync"):
         yield _most(entries, f"SQLite: latency p50, {_job(variant)}", (variant, "latency", "p50_ms"), 5, "ms")
         yield _most(entries, f"SQLite: idle worker, {_job(variant)}", (variant, "idle", "cpu_percent"), None, "% CPU")
+
+
+def _postgres(entries: Entries) -> Iterable[Measured]:
+    ours = "headrace-postgres"
+    python = _fastest(entries, "drain_noop", lambda entry: entry["core"] == "python" and entry["store"] == "postgres")
+    every = _fastest(entries, "drain_noop", lambda entry: entry["store"] == "postgres")
+    bulk = _fastest(entries, "bulk", lambda entry: entry["store"] == "postgres")
+    one = _fastest(entries, "enqueue1", lambda entry: entry["store"] == "postgres")
+    yield _versus(entries, "PostgreSQL: no-op drain, beside the fastest Python peer", "drain_noop", (ours, python), 2)
+    yield _versus(entries, "PostgreSQL: no-op drain, beside the fastest peer of all", "drain_noop", (ours, every), None)
+    yield _ceiling(entries, ours, None)
+    best = _best(entries, "bulk", "postgres")
+    yield _versus(entries, "PostgreSQL: bulk enqueue, beside the fastest peer", "bulk", (best, bulk), 1.5)
+    yield _versus(entries, "PostgreSQL: enqueue one by one, beside the fastest peer", "enqueue1", (ours, one), None)
+    yield _concurrent(entries, ours, None)
+    for variant in (ours, "headrace-postgres-sync"):
+        yield _most(entries, f"PostgreSQL: latency p50, {_job(variant)}", (variant, "latency", "p50_ms"), 3, "ms")
+    yield _most(entries, "PostgreSQL: idle worker", (ours, "idle", "cpu_percent"), None, "% CPU")
+
+
+def _mysql(entries: Entries) -> Iterable[Measured]:
+    ours = "headrace-mysql"
+    for workload, what in (("drain_noop", "no-op drain"), ("bulk", "bulk enqueue")):
+        name = f"MariaDB: {what}, beside headrace on PostgreSQL"
+        yield _versus(entries, name, workload, (ours, "headrace-postgres"), 0.5)
+    yield _ceiling(entries, ours, None)
+    yield _most(entries, "MariaDB: latency p50", (ours, "latency", "p50_ms"), None, "ms")
+    yield _most(entries, "MariaDB: idle worker", (ours, "idle", "cpu_percent"), None, "% CPU")
 
 
 def _depth(entries: Entries, store: str) -> Iterable[Measured]:

@@ -21,15 +21,18 @@ SYSTEMS = (
         "arq",
         "saq",
         "streaq",
+        "pgqueuer",
+        "awa-pg",
+        "procrastinate",
     ),
-    *("redis", "hiredis", "coredis", "ioredis", "msgspec", "uvloop", "python", "node"),
+    *("redis", "hiredis", "coredis", "ioredis", "psycopg", "asyncpg", "asyncmy", "msgspec", "uvloop", "python", "node"),
 )
 NOTES = """\
 How to read it: rates are jobs per second, the median of the runs, with the range where it exceeds 10 %. Drains and bulk
 enqueues are counted by the jobs whose body ran and by the jobs that were acknowledged. "async" rows have `async def`
 handlers and an awaited producer, "sync" rows plain handlers and a producer without an event loop. Producer, worker and
-store share the machine. Redis runs without persistence; SQLite is as durable as each
-system sets it (headrace syncs each commit). Peers run with the settings named at the end, their best documented ones,
+store share the machine. Redis runs without persistence; PostgreSQL and MariaDB sync each commit, as installed; SQLite is
+as durable as each system sets it (headrace syncs each commit). Peers run with the settings named at the end, their best documented ones,
 without a sweep. Figures of another run or machine must not be put beside these.
 """
 
@@ -143,7 +146,7 @@ def _footprint(measured: Named) -> str:
         idle, drained = entry["idle"], entry.get("drain_noop") or {}
         cost = [1_000 * run["cpu_s"] / run["n"] for run in drained.get("runs", [])]
         size = (entry.get("enqueue1") or {}).get("store_bytes_per_job")
-        operations = idle["store_ops_per_s"] if entry["store"] == "redis" else None
+        operations = idle["store_ops_per_s"] if entry["store"] != "sqlite" else None
         rows.append(
             [
                 name,

@@ -1,4 +1,4 @@
-"""The stores: a private Redis or Valkey server on loopback, and a SQLite file. Both are emptied between runs."""
+"""The stores: private servers on loopback, and a SQLite file. All are emptied between runs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bench.catalog import Store
+from bench.databases import Mysql, Postgres
 
 READY_S = 20.0
 STOP_S = 20.0
@@ -50,7 +51,15 @@ class Server(Protocol):
 
 def start(store: Store, scratch: Path) -> Server:
     """A store of one's own, with its files in `scratch`."""
-    return Redis(scratch) if store == "redis" else Sqlite(scratch)
+    match store:
+        case "redis":
+            return Redis(scratch)
+        case "sqlite":
+            return Sqlite(scratch)
+        case "postgres":
+            return Postgres()
+        case "mysql":
+            return Mysql()
 
 
 def find_redis() -> Path:

@@ -28,6 +28,14 @@ class Failed(Exception):
     """A variant did not do what a workload asked of it."""
 
 
+ADDRESSES = {
+    "redis": "BENCH_REDIS_URL",
+    "sqlite": "BENCH_SQLITE",
+    "postgres": "BENCH_POSTGRES_URL",
+    "mysql": "BENCH_MYSQL_URL",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How long and how often. Seconds, unless said otherwise."""
@@ -72,7 +80,7 @@ class Subject:
             "BENCH_MODE": self.variant.mode,
             "BENCH_PROFILE": profile,
             "BENCH_NODE_ROOT": str(self.settings.work / self.variant.home),
-            "BENCH_REDIS_URL" if self.variant.store == "redis" else "BENCH_SQLITE": self.store.url,
+            ADDRESSES[self.variant.store]: self.store.url,
         }
 
     def call(self, *words: object, profile: str = "throughput", timeout: float = 600) -> Answer:
@@ -125,6 +133,8 @@ class Subject:
     def fresh(self) -> None:
         """Empty the store and the run log."""
         self.store.reset()
+        if self.variant.setup:
+            self.call("setup")
         self.forget_runs()
 
     def produce(self, count: int, first: int = 0, kind: str = "noop", profile: str = "throughput") -> float:

@@ -1,4 +1,4 @@
-"""headrace, on Redis and SQLite, with async and plain handlers; the worker is `headrace work`, as users run it."""
+"""headrace, on each of its stores, with async and plain handlers; the worker is `headrace work`, as users run it."""
 
 import asyncio
 import time
@@ -10,8 +10,14 @@ from headrace import Headrace
 
 CONCURRENCY = 100
 SYNC = lib.MODE.endswith("sync")
+URLS = {
+    "redis": lib.REDIS_URL,
+    "sqlite": f"sqlite:///{lib.SQLITE_PATH}",
+    "postgres": lib.POSTGRES_URL,
+    "mysql": lib.MYSQL_URL,
+}
 app = Headrace(
-    f"sqlite:///{lib.SQLITE_PATH}" if lib.MODE.startswith("sqlite") else lib.REDIS_URL,
+    URLS[lib.MODE.removesuffix("-sync")],
     lease=lib.by_profile(30, 30, 30, 6),
     busy_timeout=lib.by_profile(5, 5, 5, 2),
 )

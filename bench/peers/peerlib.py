@@ -33,6 +33,8 @@ START, DONE = 0, 1
 
 REDIS_URL = os.environ.get("BENCH_REDIS_URL", "")
 SQLITE_PATH = os.environ.get("BENCH_SQLITE", "")
+POSTGRES_URL = os.environ.get("BENCH_POSTGRES_URL", "")
+MYSQL_URL = os.environ.get("BENCH_MYSQL_URL", "")
 MODE = os.environ.get("BENCH_MODE", "")  # the peer's variant, e.g. "threads"
 PROFILE = os.environ.get("BENCH_PROFILE", "throughput")  # throughput | io | default | reliable
 HERE = Path(__file__).resolve().parent
@@ -161,6 +163,9 @@ class SyncPeer:
 
     chunk = 1000  # jobs per bulk call
 
+    def setup(self) -> None:
+        """Make the tables, where the system does not do so by itself."""
+
     def open(self) -> None:
         """Connect."""
 
@@ -213,6 +218,9 @@ class AsyncPeer:
     """Base of a peer whose producer API is asynchronous."""
 
     chunk = 1000
+
+    def setup(self) -> None:
+        """Make the tables, where the system does not do so by itself."""
 
     async def open(self) -> None:
         """Connect."""
@@ -283,12 +291,16 @@ class AsyncPeer:
 
 
 def main(peer: SyncPeer | AsyncPeer, **more: Callable[..., dict[str, Any]]) -> None:
-    """Run `produce N KIND FIRST`, `bulk N KIND FIRST`, `latency N GAP`, `work`, or a command in `more`."""
+    """Run `setup`, `produce N KIND FIRST`, `bulk N KIND FIRST`, `latency N GAP`, `work`, or a command in `more`."""
     command, *args = sys.argv[1:]
     if command == "work":
         peer.work()
         return
-    if command in more:
+    answer: dict[str, Any]
+    if command == "setup":
+        peer.setup()
+        answer = {}
+    elif command in more:
         answer = more[command](*args)
     elif command in {"produce", "bulk"}:
         count, kind, first = int(args[0]), args[1], int(args[2])
