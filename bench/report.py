@@ -28,12 +28,13 @@ SYSTEMS = (
     *("redis", "hiredis", "coredis", "ioredis", "psycopg", "asyncpg", "asyncmy", "msgspec", "uvloop", "python", "node"),
 )
 NOTES = """\
-How to read it: rates are jobs per second, the median of the runs, with the range where it exceeds 10 %. Drains and bulk
-enqueues are counted by the jobs whose body ran and by the jobs that were acknowledged. "async" rows have `async def`
-handlers and an awaited producer, "sync" rows plain handlers and a producer without an event loop. Producer, worker and
-store share the machine. Redis runs without persistence; PostgreSQL and MariaDB sync each commit, as installed; SQLite is
-as durable as each system sets it (headrace syncs each commit). Peers run with the settings named at the end, their best documented ones,
-without a sweep. Figures of another run or machine must not be put beside these.
+How to read it: rates are jobs per second, the median of the runs, with the range where it exceeds 10 %. Drains and
+bulk enqueues are counted by the jobs whose body ran and by the jobs that were acknowledged. "async" rows have `async
+def` handlers and an awaited producer, "sync" rows plain handlers and a producer without an event loop. Producer,
+worker and store share the machine. Redis runs without persistence; PostgreSQL and MariaDB sync each commit, as
+installed; SQLite is as durable as each system sets it (headrace syncs each commit). Peers run with the settings named
+at the end, their best documented ones, without a sweep. Figures of another run or machine must not be put beside
+these.
 """
 
 Entry = dict[str, Any]
