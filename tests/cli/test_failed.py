@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace import Headrace
+from headrace.core import operations as ops
+from headrace.core.states import State
 from tests.cli.conftest import Command
 
 Fail = Callable[..., list[str]]
@@ -139,10 +141,28 @@ def test_forget_deletes(shop: Headrace, headrace: Command, fail: Fail, monkeypat
     assert headrace("failed", "forget", ids[0]).code == 1
     assert headrace("failed", "forget", ids[0], "--yes").out == "1 failed job forgotten\n"
     part = headrace("failed", "forget", ids[0], ids[1], "--yes")
-    assert (part.code, part.err) == (1, "1 of the ids are not there\n")
+    assert (part.code, part.err) == (1, "1 of the ids is not there\n")
     assert headrace("failed", "forget", ids[0], "--yes").code == 4
     assert json.loads(headrace("failed", "forget", "--task", "mail", "--yes", "--json").out) == {"forgotten": 2}
     assert states(shop, ids) == ["gone"] * 4
+
+
+def test_forget_says_what_it_was(shop: Headrace, headrace: Command, fail: Fail) -> None:
+    """An id may name a job that succeeded and is kept, or one that has not ended."""
+    (failed,) = fail()
+    kept, waiting = shop.tasks["mail"].enqueue(order_id=1), shop.tasks["anything"].enqueue(a=1)
+    (claimed,) = shop.driver.run(ops.Claim("w2", 1, ("mail",), 1, 30_000_000)).jobs
+    done = ops.Outcome(kept.id, "mail", claimed.token, State.SUCCEEDED, keep_us=60_000_000)
+    assert shop.driver.run(ops.Settle("w2", (done,))) == [True]
+    dry = headrace("failed", "forget", kept.id, waiting.id, "--dry-run")
+    assert dry.lines == ["would forget 1 job", f"  {kept.id}  mail  succeeded"]
+    part = headrace("failed", "forget", kept.id, waiting.id, "--yes")
+    assert (part.code, part.out) == (1, "1 succeeded job forgotten\n")
+    assert part.err.startswith(f"job {waiting.id} is ready: only jobs that have ended can be forgotten")
+    assert headrace("failed", "forget", failed, "--yes").out == "1 failed job forgotten\n"
+    refused = headrace("failed", "forget", waiting.id, "--yes")
+    assert (refused.code, refused.out) == (1, "0 jobs forgotten\n")
+    assert states(shop, [kept.id, failed, waiting.id]) == ["gone", "gone", "ready"]
 
 
 def test_prune_by_number_and_age(shop: Headrace, headrace: Command, fail: Fail) -> None:

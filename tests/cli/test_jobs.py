@@ -127,6 +127,49 @@ def test_queues_are_listed_with_counts_and_ages(
     assert 0 <= found["oldest_ready_age_s"] < 60
 
 
+def test_jobs_are_listed_by_state(shop: Headrace, headrace: Command) -> None:
+    mail = shop.tasks["mail"]
+    running, ready = mail.using(priority=1).enqueue(order_id=1), mail.enqueue(order_id=2)
+    later = mail.using(run_after=3600).enqueue(order_id=3)
+    shop.driver.run(ops.Claim("w1", 1, ("mail",), 1, 30_000_000))
+    found = headrace("job", "list")
+    assert found.lines[0].split() == ["ID", "QUEUE", "TASK", "STATE", "WHEN", "ATTEMPTS", "WORKER", "REASON"]
+    rows = [(row[0], row[3], row[-2]) for row in map(str.split, found.lines[1:])]
+    assert rows == [(running.id, "running", "w1"), (ready.id, "ready", "-"), (later.id, "scheduled", "-")]
+    assert "  in 59 m " in found.lines[3]
+    (one,) = headrace("job", "list", "--state", "running", "--queue", "mail", "--json").lines
+    assert (json.loads(one)["id"], json.loads(one)["worker"]) == (running.id, "w1")
+
+
+def test_a_list_of_jobs_has_pages(shop: Headrace, headrace: Command) -> None:
+    ids = [shop.tasks["mail"].enqueue(order_id=number).id for number in range(3)]
+    first = headrace("job", "list", "--limit", "2")
+    assert [line.split()[0] for line in first.lines[1:]] == ids[:2]
+    more, command = first.err.strip().split(": ")
+    assert more == "there are more"
+    assert headrace("job", "list", *command.split()).lines[1].split()[0] == ids[2]
+    assert headrace("job", "list", "--cursor", "x").code == 2
+    assert headrace("job", "list", "--state", "done").code == 2
+
+
+def test_no_jobs_is_said_beside_the_output(shop: Headrace, headrace: Command) -> None:
+    assert headrace("job", "list").err == "no unfinished jobs; --state shows others\n"
+    nothing = headrace("job", "list", "--state", "running", "--task", "mail")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "no running jobs match\n")
+
+
+def test_workers_are_listed(shop: Headrace, headrace: Command) -> None:
+    assert headrace("worker", "list").err == "no worker is running\n"
+    shop.tasks["mail"].enqueue(order_id=1)
+    shop.driver.run(ops.Claim("alive-1", 1, ("mail",), 1, 30_000_000))
+    shop.driver.run(ops.Beat("gone-1", ("mail",), 1, (), 1))
+    result = headrace("worker", "list")
+    assert result.lines[0].split() == ["WORKER", "QUEUE", "STATE", "HOLDS", "LEASE"]
+    assert [row.split()[2:4] for row in result.lines[1:]] == [["alive", "1"], ["gone", "0"]]
+    found = [json.loads(line) for line in headrace("worker", "list", "--json").lines]
+    assert [(one["worker"], one["alive"], one["held"]) for one in found] == [("alive-1", True, 1), ("gone-1", False, 0)]
+
+
 def test_no_queue_yet_is_said_beside_the_output(headrace: Command) -> None:
     result = headrace("queue", "list")
     assert (result.code, result.out, result.err) == (0, "", "no queue has had a job yet\n")

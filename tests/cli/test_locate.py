@@ -123,8 +123,10 @@ def test_the_option_may_stand_before_the_command(tmp_path: Path) -> None:
         ("def broken(:", "shop:app", "SyntaxError"),
         ("import sys\nsys.exit(3)", "shop:app", "SystemExit: 3"),
         ("\n\nraise ValueError('two\\nlines \\x1b[31m')", "shop:app", "shop.py line 3"),
+        ("from headrace import Headrace\napp = Headrace('nothing://')", "shop:app", "shop.py line 2"),
+        ("import json\n\njson.loads('{')", "shop:app", "JSONDecodeError"),
     ],
-    ids=["no attribute", "no Headrace", "none there", "missing import", "syntax", "exit", "raises"],
+    ids=["no attribute", "no Headrace", "none there", "missing import", "syntax", "exit", "raises", "ours", "library"],
 )
 def test_a_broken_module_is_one_line_and_exit_2(tmp_path: Path, source: str, spec: str, message: str) -> None:
     (tmp_path / "shop.py").write_text(source)
@@ -133,6 +135,15 @@ def test_a_broken_module_is_one_line_and_exit_2(tmp_path: Path, source: str, spe
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert "\x1b" not in result.stderr  # B094
+
+
+def test_an_error_of_headrace_points_at_the_users_line(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(f"{SHOP}\n@app.task(queue='no queue')\ndef mail() -> None: ...\n")
+    result = run(tmp_path, "check", "--app", "jobs:app")
+    told = (
+        "importing jobs fails: ConfigError: queue is 'no queue': use letters, digits and _ . - / @, at most 200 in all"
+    )
+    assert f"{told} ({tmp_path}/jobs.py line 5); --verbose shows the traceback" in result.stderr
 
 
 @pytest.mark.parametrize(("arguments", "environment"), [(["--verbose"], {}), ([], {"HEADRACE_DEBUG": "1"})])

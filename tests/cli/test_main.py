@@ -19,8 +19,16 @@ from tests.cli.conftest import Command
 HEAVY = {"asyncio", "hiredis", "rich", "uvloop", "sqlite3", "msgspec", "headrace.app", "headrace.worker"}
 
 LEAVES = [
-    *(["work"], ["enqueue"], ["job", "show"], ["job", "cancel"], ["queue", "list"], ["why"], ["check"], ["schema"]),
-    *(["doctor"], ["completion"], ["version"]),
+    *(
+        ["work"],
+        ["enqueue"],
+        ["job", "list"],
+        ["job", "show"],
+        ["job", "cancel"],
+        ["queue", "list"],
+        ["worker", "list"],
+    ),
+    *(["why"], ["check"], ["schema"], ["doctor"], ["completion"], ["version"]),
     *(["failed", command] for command in ("list", "show", "retry", "forget", "prune")),
 ]
 
@@ -135,6 +143,39 @@ def test_a_reader_that_leaves_is_no_error(shop: Headrace) -> None:
     finally:
         os.close(writer)
     assert (result.returncode, result.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
+@pytest.mark.parametrize("arguments", [["queue", "list", "--json"], ["schema"], ["--help"]], ids=" ".join)
+def test_a_full_disk_is_told_in_one_line(shop: Headrace, arguments: list[str]) -> None:
+    """Neither a bug nor a success, and Python has nothing to add at exit."""
+    shop.tasks["anything"].enqueue(text="x")
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "headrace", *arguments]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    told = "headrace: standard output cannot be written: No space left on device\n"
+    assert (result.returncode, result.stderr) == (ExitCode.OUTPUT, told)
+
+
+def test_a_full_error_stream_changes_no_exit_code(shop: Headrace) -> None:
+    with Path(os.devnull).open() as unwritable:
+        command = [sys.executable, "-m", "headrace", "job", "show", "nobody"]
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=unwritable, text=True, check=False)
+    assert (result.returncode, result.stdout) == (ExitCode.NOT_FOUND, "")
+
+
+def test_a_closed_output_asks_for_silence(shop: Headrace) -> None:
+    job = shop.tasks["anything"].enqueue(text="x")
+    command = f"{sys.executable} -m headrace job show {job.id} >&-"
+    result = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("module", ["headrace", "headrace.cli"])
+def test_python_dash_m_is_the_command(module: str) -> None:
+    command = [sys.executable, "-W", "error", "-m", module, "--version"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "headrace 0.1.0\n", "")
 
 
 def test_version_as_text_and_json(headrace: Command) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 
 import click
 
+from headrace import __version__
 from headrace.cli.exits import MEANING, ExitCode
 from headrace.cli.options import NotFound, Settings, app_option, verbose_option
-from headrace.cli.output import ReaderLeft, note, printable, survive_any_encoding
+from headrace.cli.output import NO_ROOM, CannotWrite, ReaderLeft, flush, note, printable, survive_any_encoding
 
 Loader = Callable[[], click.Command]
 
@@ -37,6 +38,12 @@ def _queue() -> click.Command:
     from headrace.cli.queue import queue
 
     return queue
+
+
+def _worker() -> click.Command:
+    from headrace.cli.worker import worker
+
+    return worker
 
 
 def _why() -> click.Command:
@@ -84,8 +91,9 @@ def _version() -> click.Command:
 COMMANDS: dict[str, tuple[Loader, str]] = {
     "work": (_work, "Run jobs until told to stop."),
     "enqueue": (_enqueue, "Enqueue a job, or envelopes from standard input."),
-    "job": (_job, "Show or cancel one job."),
+    "job": (_job, "List jobs; show or cancel one."),
     "queue": (_queue, "List queues: counts, oldest ready, oldest running."),
+    "worker": (_worker, "List workers: alive or gone, what they hold."),
     "why": (_why, "Say why a job is where it is."),
     "failed": (_failed, "List, show, retry, forget, prune failed jobs."),
     "check": (_check, "Would the waiting jobs run with this code?"),
@@ -117,6 +125,7 @@ class Commands(click.Group):
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="headrace", message="%(prog)s %(version)s", help="Print the version.")
 @app_option
 @verbose_option
 def headrace() -> None:
@@ -141,18 +150,24 @@ def run(arguments: Sequence[str] | None = None) -> int:
     settings = Settings()
     try:
         code = headrace.main(arguments, "headrace", standalone_mode=False, obj=settings)
-        sys.stdout.flush()
+        flush()
     except (ReaderLeft, BrokenPipeError):
-        # Not an error; but what is still buffered would be one at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return ExitCode.OK
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told to the user in one line, with its exit code
         return _explain(error, settings)
     return code if isinstance(code, int) else ExitCode.OK
 
 
+def _drop_output() -> None:
+    """What is still buffered would be an error, or a second one, at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _explain(error: BaseException, settings: Settings) -> int:
     code, line = _verdict(error)
+    if code is ExitCode.OUTPUT:
+        _drop_output()
     if settings.verbose and code is not ExitCode.INTERRUPTED:
         import traceback
 
@@ -170,6 +185,10 @@ def _explain(error: BaseException, settings: Settings) -> int:
 def _verdict(error: BaseException) -> tuple[ExitCode, str]:
     from headrace.errors import HeadraceError, StoreError
 
+    if isinstance(error, OSError) and error.errno in NO_ROOM:  # of click's own --help: no command writes a file
+        error = CannotWrite.because(error)
+    if isinstance(error, CannotWrite):
+        return ExitCode.OUTPUT, str(error)
     if isinstance(error, click.ClickException):
         return ExitCode.NOT_FOUND if isinstance(error, NotFound) else ExitCode.USAGE, error.format_message()
     if isinstance(error, click.Abort | KeyboardInterrupt):

@@ -14,6 +14,7 @@ class ExitCode(IntEnum):
     STORE = 3
     NOT_FOUND = 4
     INTERNAL = 70
+    OUTPUT = 74
     INTERRUPTED = 130
 
 
@@ -24,5 +25,6 @@ MEANING = {
     ExitCode.STORE: "the store cannot be reached, or refuses",
     ExitCode.NOT_FOUND: "no such job",
     ExitCode.INTERNAL: "a bug in headrace; run again with --verbose and report it",
+    ExitCode.OUTPUT: "standard output cannot be written, as on a full disk",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }

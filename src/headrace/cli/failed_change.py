@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,7 @@ from headrace.cli.options import Settings, common, duration, pass_settings
 from headrace.cli.output import counted, note, now_us, say, say_json
 from headrace.cli.progress import Progress, progress
 from headrace.cli.selecting import Selection, confirm, confirmation, count, selection, show_sample
+from headrace.core.states import LIVE, TERMINAL, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,8 +105,8 @@ def forget(
 ) -> None:
     """Delete failed jobs for good.
 
-    Give ids, or - to read them from standard input, or filters. Exits with 1 if some of the ids are not there, with
-    4 if none is.
+    Give ids, or - to read them from standard input, or filters. An id may also name another job that has ended and is
+    kept. Exits with 1 if some of the ids are not there or have not ended, with 4 if none is there.
 
     \b
     Examples:
@@ -116,22 +118,34 @@ def forget(
     number, go = _decide(settings, jobs, chosen, "forget", ask=True, yes=yes, dry_run=dry_run)
     if go is not None:
         context.exit(go)
+    if chosen.ids is not None:
+        context.exit(_forget(settings, jobs, chosen.ids))
     with progress("forgetting", number) as bar:
-        if chosen.ids is not None:
-            forgotten = jobs.forget(chosen.ids)
-        else:
-            forgotten = jobs.forget_failed(
-                queue=chosen.queue, task=chosen.task, reason=chosen.reason, progress=_told(bar)
-            )
+        forgotten = jobs.forget_failed(queue=chosen.queue, task=chosen.task, reason=chosen.reason, progress=_told(bar))
     _tell(settings, "forgotten", forgotten)
-    context.exit(_missing(chosen, forgotten))
 
 
-def _missing(chosen: Selection, done: int) -> ExitCode:
-    if not chosen.ids or done >= len(chosen.ids):
+def _forget(settings: Settings, jobs: Jobs, ids: tuple[str, ...]) -> ExitCode:
+    """Forget these jobs and say what they were: an id may name a kept success as well as a failure."""
+    before = {id: info.state for id in ids if (info := jobs.get(id)) is not None}
+    forgotten = jobs.forget(ids)
+    ended = Counter(state.value for state in before.values() if state in TERMINAL)
+    if ended.total() != forgotten:  # somebody else was at them meanwhile
+        ended = Counter({"ended": forgotten})
+    if settings.json:
+        say_json({"forgotten": forgotten})
+    else:
+        say(f"{' and '.join(counted(n, f'{state} job') for state, n in ended.items()) or '0 jobs'} forgotten")
+    for id, state in before.items():
+        if state in LIVE:
+            note(
+                f"job {id} is {state.value}: only jobs that have ended can be forgotten; `headrace job cancel` ends it"
+            )
+    if absent := len(ids) - len(before):
+        note(f"{absent:,} of the ids {'is' if absent == 1 else 'are'} not there")
+    if forgotten >= len(ids):
         return ExitCode.OK
-    note(f"{len(chosen.ids) - done:,} of the ids are not there")
-    return ExitCode.NO if done else ExitCode.NOT_FOUND
+    return ExitCode.NO if before else ExitCode.NOT_FOUND
 
 
 def _decide(
@@ -140,24 +154,26 @@ def _decide(
     """How many jobs it is about, and the exit code if nothing is to be done."""
     if not dry_run and (yes or not ask):
         return None if chosen.ids is None else len(chosen.ids), None
-    number, sample = count(chosen.found(jobs)) if dry_run or chosen.ids is None else (len(chosen.ids), [])
+    states = TERMINAL if verb == "forget" else {State.FAILED}
+    number, sample = count(chosen.found(jobs, states)) if dry_run or chosen.ids is None else (len(chosen.ids), [])
+    what = "failed job" if chosen.ids is None or verb == "retry" else "job"
     if dry_run:
-        _tell_dry_run(settings, verb, number, lambda: show_sample(number, sample))
+        _tell_dry_run(settings, verb, counted(number, what), number, lambda: show_sample(number, sample))
         return number, ExitCode.OK
     if number == 0:
         _tell(settings, f"{'retried' if verb == 'retry' else 'forgotten'}", 0)
         return 0, ExitCode.OK
-    if not confirm(f"{verb} {counted(number, 'failed job')}{chosen.words()}?", yes=yes):
+    if not confirm(f"{verb} {counted(number, what)}{chosen.words()}?", yes=yes):
         note("nothing was changed")
         return number, ExitCode.NO
     return number, None
 
 
-def _tell_dry_run(settings: Settings, verb: str, number: int, details: Callable[[], None]) -> None:
+def _tell_dry_run(settings: Settings, verb: str, what: str, number: int, details: Callable[[], None]) -> None:
     if settings.json:
         say_json({"dry_run": True, verb: number})
     else:
-        say(f"would {verb} {counted(number, 'failed job')}")
+        say(f"would {verb} {what}")
         details()
 
 
@@ -203,7 +219,7 @@ def prune(
     if dry_run or not yes:
         number, sample = _prunable(jobs, Selection(None, queue, task), older_than, most)
         if dry_run:
-            _tell_dry_run(settings, "prune", number, sample)
+            _tell_dry_run(settings, "prune", counted(number, "failed job"), number, sample)
             return
         if number and not confirm(f"prune {counted(number, 'failed job')}?", yes=yes):
             note("nothing was changed")

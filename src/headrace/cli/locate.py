@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, HeadraceError
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
 
 VARIABLE = "HEADRACE_APP"
+_HEADRACE = Path(__file__).parents[1]
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -116,12 +117,18 @@ def _import(name: str, spec: Spec) -> ModuleType:
 
 
 def _failed(name: str, spec: Spec, error: BaseException) -> ConfigError:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-    place = f" ({frames[-1].filename} line {frames[-1].lineno})" if frames and frames[-1].filename != __file__ else ""
-    what = traceback.format_exception_only(error)[-1].strip()
+    # the user's own line, not the one of headrace or of the import system that raised
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_passing(frame.filename)]
+    place = f" ({frames[-1].filename} line {frames[-1].lineno})" if frames else ""
+    kind = f"{type(error).__name__}: {error}" if isinstance(error, HeadraceError) else ""
+    what = kind or traceback.format_exception_only(error)[-1].strip()
     return ConfigError(
         f"{spec.source} names {spec.text!r}, but importing {name} fails: {what}{place}; --verbose shows the traceback"
     )
+
+
+def _is_passing(file: str) -> bool:
+    return "importlib" in file or Path(file).is_relative_to(_HEADRACE)
 
 
 def _app_in(module: ModuleType, attribute: str, spec: Spec) -> Headrace:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 MICROS = 1_000_000
+NO_ROOM = {errno.ENOSPC, errno.EFBIG}
 _LONGEST_CELL = 60
 
 # Stored data may hold escape sequences, lone surrogates and marks that turn the line around (B094).
@@ -23,6 +26,25 @@ _PLAIN = re.compile(r"[ -~]*")
 
 class ReaderLeft(Exception):
     """Standard output is a pipe whose reader has left, as in `headrace failed list | head`."""
+
+
+class CannotWrite(Exception):
+    """Standard output takes no more, as on a full disk."""
+
+    @classmethod
+    def because(cls, error: OSError) -> CannotWrite:
+        """With the system's own words."""
+        return cls(f"standard output cannot be written: {error.strerror or error}")
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise ReaderLeft from None
+    except OSError as error:
+        raise CannotWrite.because(error) from error
 
 
 def printable(value: object, *, lines: bool = False) -> str:
@@ -46,16 +68,23 @@ def say(text: str = "") -> None:
 
     Raises:
         ReaderLeft: nobody reads it any more.
+        CannotWrite: there is no room for it.
     """
-    try:
+    with _writing():
         click.echo(text)
-    except BrokenPipeError:
-        raise ReaderLeft from None
+
+
+def flush() -> None:
+    """Write what is still buffered. Raises as `say`. A closed standard output (`>&-`) asked for silence."""
+    if sys.stdout is not None:
+        with _writing():
+            sys.stdout.flush()
 
 
 def note(text: str) -> None:
     """One line for the human on standard error, made printable."""
-    click.echo(printable(text), err=True)
+    with suppress(OSError):  # nobody to tell: the exit code says it as well
+        click.echo(printable(text), err=True)
 
 
 def as_json(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,6 +11,7 @@ import msgspec
 
 from headrace.cli.output import printable, say
 from headrace.cli.progress import progress
+from headrace.core.states import State
 
 if TYPE_CHECKING:
     from headrace.jobinfo import JobInfo
@@ -82,11 +83,11 @@ class Selection(msgspec.Struct, frozen=True):
         ]
         return f" of {', '.join(given)}" if given else ""
 
-    def found(self, jobs: Jobs) -> Iterator[JobInfo]:
-        """The failed jobs that match, newest first."""
+    def found(self, jobs: Jobs, states: Container[State] = frozenset({State.FAILED})) -> Iterator[JobInfo]:
+        """The failed jobs that match, newest first; of jobs that ids name, those in one of `states`."""
         if self.ids is not None:
             found = (jobs.get(id) for id in self.ids)
-            yield from (info for info in found if info is not None and info.state == "failed")
+            yield from (info for info in found if info is not None and info.state in states)
             return
         cursor = None
         while True:
@@ -112,7 +113,7 @@ def count(found: Iterator[JobInfo]) -> tuple[int, list[JobInfo]]:
 def show_sample(number: int, sample: list[JobInfo]) -> None:
     """The first few jobs that would be acted on."""
     for info in sample:
-        say(printable(f"  {info.id}  {info.task}  {info.reason}"))
+        say(printable(f"  {info.id}  {info.task}  {info.reason or info.state}"))
     if number > len(sample):
         say(f"  and {number - len(sample):,} more")
 
