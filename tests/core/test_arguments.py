@@ -127,15 +127,16 @@ def test_minus_zero_and_decimals_keep_their_digits() -> None:  # B096
 @pytest.mark.parametrize(
     ("annotation", "value", "words"),
     [
-        (int, "7", "'value' does not fit its annotation: Expected `int`, got `str`, given value = '7'"),
-        (int, True, "Expected `int`, got `bool`"),
-        (int, None, "Expected `int`, got `null`"),
-        (int, 1.5, "Expected `int`, got `float`"),
+        (int, "7", "task(): argument 'value' must be of type int, not str, given '7'"),
+        (int, True, "must be of type int, not bool, given True"),
+        (int, None, "must be of type int, not None"),
+        (int, 1.5, "must be of type int, not float, given 1.5"),
         (list[int], [1, "x"], "'value[1]'"),
         (Annotated[int, msgspec.Meta(ge=0)], -1, ">= 0"),
         (Literal["a"], "b", "Invalid enum value 'b'"),
         (Colour, "green", "Invalid enum value 'green'"),
-        (Line, {"sku": "a"}, "missing required field `price`"),
+        (Line, {"sku": "a"}, "argument 'value' has no field 'price', which is required"),
+        (Line | None, 5, "must be of type Line | None, not int"),
         (Model, {"number": "many"}, "number"),
     ],
 )

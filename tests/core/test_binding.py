@@ -1,8 +1,10 @@
 """Binding a call to a function's parameters, and which functions can be tasks at all."""
 
+import math
 from collections.abc import Callable
-from datetime import date
-from typing import Any
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -32,10 +34,12 @@ def test_positions_become_names_and_defaults_stay_with_the_function() -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "words"),
     [
-        ((), {}, "takes (order_id, note, loud): Object missing required field `order_id`"),
-        ((1, "a", True, 4), {}, "takes 3 arguments (order_id, note, loud), 4 were given"),
+        ((), {}, "argument 'order_id' is missing; it takes (order_id, note, loud)"),
+        ((1, "a", True, 4), {}, "got 4 arguments by position; it takes (order_id, note, loud)"),
         ((1,), {"order_id": 2}, "'order_id' twice"),
-        ((1,), {"colour": 2}, "unknown field `colour`"),
+        ((1,), {"colour": 2}, "has no argument 'colour'; it takes (order_id, note, loud)"),
+        ((1,), {"lout": True}, "has no argument 'lout' (did you mean 'loud'?); it takes (order_id"),
+        (("x" * 40,), {}, "argument 'order_id' must be of type int, not str"),
     ],
 )
 def test_calls_that_do_not_fit_are_refused(args: tuple[Any, ...], kwargs: dict[str, Any], words: str) -> None:
@@ -43,6 +47,41 @@ def test_calls_that_do_not_fit_are_refused(args: tuple[Any, ...], kwargs: dict[s
         Arguments.of(example).encode(args, kwargs)
     assert words in str(caught.value)
     assert "example()" in str(caught.value)
+
+
+def test_all_missing_arguments_are_named_at_once() -> None:
+    def pay(order_id: int, amount: Decimal, note: str = "") -> None: ...
+
+    with pytest.raises(
+        InvalidArguments, match=r"arguments 'order_id' and 'amount' are missing; it takes \(order_id, am"
+    ):
+        Arguments.of(pay).encode((), {})
+    with pytest.raises(InvalidArguments, match="argument 'order_id' is missing"):
+        Arguments.of(pay).decode(b"{}")
+
+
+def test_a_value_is_shown_only_where_it_is_short_and_no_secret() -> None:
+    """The text of the error ends in logs."""
+
+    def login(user: int, password: int, options: dict[str, int]) -> None: ...
+
+    arguments = Arguments.of(login)
+    good: dict[str, Any] = {"user": 1, "password": 1, "options": {}}
+    for given, shown in [({"user": "anna"}, "not str, given 'anna'"), ({"user": "x" * 30}, "not str")]:
+        with pytest.raises(InvalidArguments, match=f"{shown}$"):
+            arguments.encode((), good | given)
+    for given in [{"password": "hunter2"}, {"options": {"token": "hunter2"}}]:
+        with pytest.raises(InvalidArguments) as caught:
+            arguments.encode((), good | given)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_an_extra_argument_is_named_too() -> None:
+    def count(**numbers: list[int]) -> None: ...
+
+    for value, path in [(5, "'a' must be of type list"), ([1, "x"], r"'a\[1\]' must be of type int, not str")]:
+        with pytest.raises(InvalidArguments, match=path):
+            Arguments.of(count).encode((), {"a": value})
 
 
 @pytest.mark.parametrize(
@@ -94,6 +133,64 @@ def test_functions_that_cannot_be_tasks_are_refused_by_parameter() -> None:
     for function, words in refused:
         with pytest.raises(TaskError, match=words):
             Arguments.of(function)
+
+
+def test_a_method_is_refused() -> None:
+    class Shop:
+        def mail(self, order_id: int) -> None: ...
+
+        @classmethod
+        def report(cls) -> None: ...
+
+        @staticmethod
+        def plain(order_id: int) -> None: ...
+
+    with pytest.raises(TaskError, match=r"Shop\.mail\(\) takes 'self', so it is a method.*make it a function"):
+        Arguments.of(Shop.mail)
+    with pytest.raises(TaskError, match="takes 'cls'"):
+        Arguments.of(Shop.report.__func__)
+    assert Arguments.of(Shop.plain).names == Arguments.of(Shop().mail).names == ("order_id",)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "words"),
+    [
+        (int, "x", r"default of 'value' does not fit its annotation \(Expected int, got str\): change one of them$"),
+        (int, None, r"Expected int, got None\): change one of them, such as to `\.\.\. \| None`"),
+        (list[int], ["a"], "Expected int, got str"),
+        (Literal["a"], "b", "Invalid enum value 'b'"),
+    ],
+)
+def test_a_default_that_does_not_fit_its_annotation_is_refused(annotation: Any, default: Any, words: str) -> None:
+    def task(value=default): ...  # type: ignore[no-untyped-def]
+
+    task.__annotations__ = {"value": annotation}
+    with pytest.raises(TaskError, match=words):
+        Arguments.of(task)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default"),
+    [
+        (float, 1),
+        (float, math.nan),
+        (Decimal, Decimal("1.1")),
+        (date, date(2026, 1, 1)),
+        (timedelta, timedelta(1)),
+        (dict[int, str], {1: "a"}),
+        (tuple[int, ...], ()),
+        (set[str], {"a"}),
+        (int | None, None),
+        (int, 2**70),
+        (Any, (1,)),
+        (str, Opaque()),  # a sentinel is the function's own affair: a default never travels
+    ],
+)
+def test_a_default_that_fits_is_none_of_our_business(annotation: Any, default: Any) -> None:
+    def task(value=default): ...  # type: ignore[no-untyped-def]
+
+    task.__annotations__ = {"value": annotation}
+    assert Arguments.of(task).defaults == {"value": default}
 
 
 def test_an_annotation_that_cannot_be_evaluated_is_refused() -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.core.backoff import Exponential, Fixed
-from headrace.core.retry import Retry, Ruling
+from headrace.core.retry import Retry, Rules, Ruling
 from headrace.core.verdict import Cancel, Fail, RetryIn, Snooze, Verdict
 from headrace.errors import ConfigError
 
@@ -58,8 +58,29 @@ def test_the_first_matching_rule_wins(error: BaseException, expected: Ruling, fo
     assert limits.max_attempts == (2 if isinstance(error, ValueError) else 5)
 
 
-def test_a_rule_behind_a_wider_one_is_not_reached() -> None:
-    assert Retry(on=[(Exception, Fixed(1)), (ValueError, Fail)]).ruling(ValueError())[1] == Fixed(1)
+@pytest.mark.parametrize(
+    ("on", "message"),
+    [
+        (
+            [(Exception, Fixed(1)), (ValueError, Fail)],
+            "a rule for ValueError after the one for Exception, its base class",
+        ),
+        ({OSError: Fixed(1), TimeoutError: Fail}, "which always wins: put TimeoutError first"),
+        (
+            [((KeyError, OSError), Fail), ((ValueError, ConnectionError), Cancel)],
+            "ConnectionError after the one for OSError",
+        ),
+        ([(ValueError, Fail), ((KeyError, ValueError), Cancel)], "two rules for ValueError, and the first always wins"),
+    ],
+)
+def test_a_rule_that_can_never_apply_is_refused(on: Rules, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Retry(on=on)
+
+
+def test_classes_of_one_rule_may_be_each_others_base() -> None:
+    retry = Retry(on=[((OSError, TimeoutError), Fail), (ValueError, Cancel)])
+    assert (retry.ruling(TimeoutError())[1], retry.ruling(ValueError())[1]) == (Fail(), Cancel())
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ def test_a_module_that_is_loaded_again_replaces_its_tasks(app: Headrace) -> None
         ({"name": ""}, "name holds ''"),
         ({"unique": "{order}"}, "names order, the arguments are order_id, note"),
         ({"unique": 5}, "key is 5"),
+        ({"unique": ""}, "key is '': leave unique= out, or give a template"),
         ({"unique": "{order_id.__class__}"}, "argument names in braces only"),
         ({"unique": "{order_id[0]}"}, "argument names in braces only"),
         ({"unique": "{order_id!r}"}, "argument names in braces only"),

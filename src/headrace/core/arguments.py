@@ -15,13 +15,12 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from headrace.core import loose, values
+from headrace.core import loose, misfit, values
 from headrace.core.codec import MAX_BODY, MAX_DEPTH
 from headrace.errors import InvalidArguments, PayloadTooLarge, TaskError
 
 _encoder = msgspec.json.Encoder(enc_hook=values.enc_hook)
 _SUSPICIOUS = re.compile(rb"null|\d{19}")  # what NaN and Infinity become, and what a number beyond 64 bits needs
-_PATH = re.compile(r" - at `\$\.?([^`]*)`$")
 
 Raw = bytes | bytearray | memoryview | msgspec.Raw
 
@@ -65,22 +64,25 @@ class Arguments:
         """The arguments of `function`, from its signature and annotations.
 
         Raises:
-            TaskError: it takes `*args` or positional-only parameters, or an annotation that no JSON value can be
-                checked against. The message names the parameter.
+            TaskError: it takes `self`, `*args` or positional-only parameters, or an annotation that no JSON value can
+                be checked against, or a default does not fit its annotation. The message names the parameter.
         """
         name = getattr(function, "__qualname__", repr(function))
         hints = _hints(function, name)
         types: dict[str, Any] = {}
         defaults: dict[str, Any] = {}
         extra: Any = inspect.Parameter.empty
-        for parameter in inspect.signature(function).parameters.values():
+        for place, parameter in enumerate(inspect.signature(function).parameters.values()):
             type_ = hints.get(parameter.name, Any)
+            if place == 0:
+                _refuse_method(name, parameter)
             _refuse_unfit(name, parameter, type_)
             if parameter.kind is parameter.VAR_KEYWORD:
                 extra = type_
                 continue
             types[parameter.name] = type_
             if parameter.default is not parameter.empty:
+                _refuse_default(name, parameter, type_)
                 defaults[parameter.name] = parameter.default
         return cls(name, types, defaults, extra)
 
@@ -131,7 +133,10 @@ class Arguments:
         if self._extra is not None:
             for name, value in values.decode_raw_object(raw).items():
                 if name not in self.types:
-                    named[name] = self._extra.decode(value)
+                    try:
+                        named[name] = self._extra.decode(value)
+                    except msgspec.ValidationError as error:
+                        raise misfit.at(error, name) from error.__cause__
         return named
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,8 +147,7 @@ class Arguments:
         """
         if len(args) > len(self.names):
             raise InvalidArguments(
-                f"{self.function_name}() takes {len(self.names)} arguments ({', '.join(self.names) or 'none'}), "
-                f"{len(args)} were given"
+                f"{self.function_name}() got {len(args)} arguments by position; {misfit.takes(self.types)}"
             )
         named = dict(zip(self.names, args, strict=False))
         for name in kwargs:
@@ -196,22 +200,8 @@ class Arguments:
     def _problem(self, error: Exception, named: Mapping[str, Any] | None) -> InvalidArguments:
         if isinstance(error, RecursionError):
             return InvalidArguments(f"{self.function_name}(): the arguments are nested too deep to be read")
-        text = str(error)
-        where = _PATH.search(text)
-        path = where.group(1) if where else ""
-        text = _PATH.sub("", text)
-        if not path:
-            return InvalidArguments(f"{self.function_name}() takes {self._signature()}: {text}")
-        given = ""
-        top = re.split(r"[.\[]", path, maxsplit=1)[0]
-        if named is not None and top in named:
-            given = f", given {top} = {values.short(named[top])}"
-        return InvalidArguments(
-            f"{self.function_name}(): the argument {path!r} does not fit its annotation: {text}{given}"
-        )
-
-    def _signature(self) -> str:
-        return f"({', '.join(self.names)}{', ...' if self._extra is not None else ''})"
+        required = [name for name in self.names if name not in self.defaults]
+        return InvalidArguments(f"{self.function_name}(){misfit.describe(error, self.types, required, named)}")
 
     def _largest(self, named: Mapping[str, Any]) -> str:
         return max(named, key=lambda name: len(_encoder.encode(named[name])), default="")
@@ -225,6 +215,24 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
             f"the annotations of {name}() cannot be evaluated ({error}): they are needed at run time, so import "
             "what they name at module level, outside of `if TYPE_CHECKING`"
         ) from error
+
+
+def _refuse_method(name: str, first: inspect.Parameter) -> None:
+    if first.name in ("self", "cls"):
+        raise TaskError(
+            f"{name}() takes {first.name!r}, so it is a method, and a worker has no object to call it on: make it a "
+            "function and pass an id of what it works on"
+        )
+
+
+def _refuse_default(name: str, parameter: inspect.Parameter, type_: Any) -> None:
+    """A default never travels, but one that does not fit is a mistake, most likely in the annotation."""
+    trouble = values.find_misfit(parameter.default, type_)
+    if trouble:
+        raise TaskError(
+            f"{name}(): the default of {parameter.name!r} does not fit its annotation ({trouble}): change one of them"
+            + (", such as to `... | None`" if parameter.default is None else "")
+        )
 
 
 def _refuse_unfit(name: str, parameter: inspect.Parameter, type_: Any) -> None:

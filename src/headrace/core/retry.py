@@ -35,7 +35,8 @@ class Retry(msgspec.Struct, frozen=True):
             says "not now", with `retry_after` or without.
 
     Raises:
-        ConfigError: a limit is below 1 or can never be reached, or a rule is none.
+        ConfigError: a limit is below 1 or can never be reached, a rule is none, or one stands behind a rule for a
+            base class, so that it could never apply.
     """
 
     max_attempts: int | None = 5
@@ -82,7 +83,25 @@ def _checked_rules(on: object) -> tuple[tuple[Errors, Ruling | Retry], ...]:
     pairs = on.items() if isinstance(on, Mapping) else on
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise ConfigError(f"on is {on!r}: map exception classes to rules, such as {{ValueError: Fail}}")
-    return tuple(map(_checked_rule, pairs))
+    rules = tuple(map(_checked_rule, pairs))
+    _refuse_unreachable([errors if isinstance(errors, tuple) else (errors,) for errors, _ in rules])
+    return rules
+
+
+def _refuse_unreachable(rules: list[tuple[type[BaseException], ...]]) -> None:
+    """The first match wins, so a rule behind one for the same class or a base of it would never be asked."""
+    before: list[type[BaseException]] = []
+    for errors in rules:
+        for error in errors:
+            base = next((known for known in before if issubclass(error, known)), None)
+            if base is error:
+                raise ConfigError(f"on has two rules for {error.__name__}, and the first always wins: remove one")
+            if base is not None:
+                raise ConfigError(
+                    f"on has a rule for {error.__name__} after the one for {base.__name__}, its base class, which "
+                    f"always wins: put {error.__name__} first"
+                )
+        before += errors
 
 
 def _checked_rule(pair: object) -> tuple[Errors, Ruling | Retry]:

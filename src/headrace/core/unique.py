@@ -26,7 +26,7 @@ class Unique(msgspec.Struct, frozen=True):
     its key for longer. A key counts within one queue.
 
     Raises:
-        ConfigError: the template reaches into arguments (`{order.id}`), or a value is out of range.
+        ConfigError: the template is empty or reaches into arguments (`{order.id}`), or a value is out of range.
     """
 
     key: str | Callable[..., str]
@@ -38,6 +38,8 @@ class Unique(msgspec.Struct, frozen=True):
             raise ConfigError(f"unique: until is {self.until!r}: it must be 'end' or 'start'")
         if micros(self.lifetime, "unique: lifetime") <= 0:
             raise ConfigError(f"unique: lifetime is {self.lifetime!r}: it must be greater than 0")
+        if self.key == "":
+            raise ConfigError("unique: key is '': leave unique= out, or give a template like 'order-{order_id}'")
         if isinstance(self.key, str):
             template_names(self.key)
         elif not callable(self.key):

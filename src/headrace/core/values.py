@@ -80,6 +80,19 @@ def unsupported(type_: Any) -> str:
     return ""
 
 
+def find_misfit(value: Any, type_: Any) -> str:
+    """Why `value` is none of `type_`; empty when it is, and for objects without a JSON form, such as sentinels."""
+    try:
+        plain = msgspec.to_builtins(value, enc_hook=enc_hook, str_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return ""
+    try:
+        msgspec.convert(plain, type_, dec_hook=dec_hook, str_keys=True)
+    except (msgspec.ValidationError, RecursionError) as error:
+        return str(error).replace("`", "").replace("null", "None")
+    return ""
+
+
 def parts(info: types.Type, seen: set[Any] | None = None) -> Iterator[types.Type]:
     """The type and all types inside it. `seen` ends recursive types."""
     seen = set() if seen is None else seen
