@@ -17,7 +17,7 @@ from headrace.drivers.run import run
 from headrace.drivers.sqlite.checkpoint import Checkpointer
 from headrace.drivers.sqlite.connection import BUSY_S, Connection, identity
 from headrace.drivers.sqlite.lane import Item, Lane, Work
-from headrace.drivers.sqlite.problems import translate
+from headrace.drivers.sqlite.problems import FOREIGN, may_be_foreign, translate
 from headrace.drivers.sqlite.wakeup import Bell, SQLiteWakeup
 from headrace.errors import ConfigError, StoreError
 from headrace.stores.plan import Plan
@@ -36,6 +36,10 @@ class SQLStore(Protocol):
 
     def plan(self, operation: ops.Operation[R]) -> Plan[R]:
         """The steps of an operation."""
+        ...
+
+    def mend(self, operation: ops.Operation[Any]) -> Plan[int]:
+        """Puts aside rows of other programs that may have stopped `operation`; answers how many."""
         ...
 
 
@@ -140,11 +144,23 @@ class SQLiteDriver:
 
     def run(self, operation: ops.Operation[R]) -> R:
         """Run in this thread; other threads' operations that wait meanwhile are carried out in the same transaction."""
-        return self._lane(operation).run(operation, self._work(operation))
+        lane = self._lane(operation)
+        while True:
+            try:
+                return lane.run(operation, self._work(operation))
+            except FOREIGN as error:
+                if not may_be_foreign(error) or not self._mended(lane.run(None, self._mend(operation))):
+                    raise
 
     async def arun(self, operation: ops.Operation[R]) -> R:
         """Run in the lane's own thread, one hop for the whole operation. A cancelled caller leaves it to finish."""
-        return await self._lane(operation).arun(operation, self._work(operation))
+        lane = self._lane(operation)
+        while True:
+            try:
+                return await lane.arun(operation, self._work(operation))
+            except FOREIGN as error:
+                if not may_be_foreign(error) or not self._mended(await lane.arun(None, self._mend(operation))):
+                    raise
 
     def _lane(self, operation: ops.Operation[Any]) -> Lane:
         session = self._session()
@@ -152,6 +168,15 @@ class SQLiteDriver:
 
     def _work(self, operation: ops.Operation[R]) -> Work[R]:
         return lambda connection: run(self.store.plan(operation), connection.execute)
+
+    def _mend(self, operation: ops.Operation[Any]) -> Work[int]:
+        """What stopped `operation` may be a row that another program wrote; nobody reads them before that."""
+        return lambda connection: run(self.store.mend(operation), connection.execute) if operation.writes else 0
+
+    def _mended(self, rows: int) -> bool:
+        if rows:
+            logger.warning("%s: %d rows that another program wrote cannot be used and were put aside", self.path, rows)
+        return rows > 0
 
     def _session(self) -> Session:
         """This process's own: handles are never used across a fork (B121, B133)."""

@@ -11,7 +11,10 @@ from headrace.errors import HeadraceError, StoreError, StoreFull, StoreMisconfig
 
 BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
-_LOCKED = (StoreUnavailable, "{path} was locked by another writer for too long: {error}")
+_LOCKED = (
+    StoreUnavailable,
+    "{path} was locked by another writer for too long ({error}): a frozen or hung process may hold it",
+)
 _SHUT = (
     StoreMisconfigured,
     "{path} cannot be written ({error}): give this user write access to it and its directory",
@@ -56,6 +59,19 @@ NETWORK = {
 }
 
 
+class UnreadableText(StoreError):
+    """Another program wrote text that is not UTF-8."""
+
+
+# What comes of a row that holds another kind of value than ours
+FOREIGN = (UnreadableText, TypeError, ValueError, OverflowError)
+
+
+def may_be_foreign(error: Exception) -> bool:
+    """Whether an operation may have failed because of what another program wrote, and not because of its caller."""
+    return isinstance(error, FOREIGN) and not isinstance(error, UnicodeEncodeError)
+
+
 def code(error: BaseException) -> int:
     """SQLite's primary result code; 0 for other errors."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
@@ -74,6 +90,8 @@ def translate(error: Exception, path: Path) -> Exception:
 
 
 def _ours(error: sqlite3.Error, path: Path) -> HeadraceError:
+    if isinstance(error, sqlite3.OperationalError) and str(error).startswith("Could not decode"):  # Python's words
+        return UnreadableText(f"{path}: {error}")
     kind, text = _WORDS.get(code(error), (StoreError, "{path}: {error}"))
     return kind(text.format(path=path, error=error))
 

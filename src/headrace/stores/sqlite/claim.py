@@ -9,7 +9,12 @@ from headrace.core import operations as ops
 from headrace.stores.contract import BATCH
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.sqlite.enqueue import promote_from
-from headrace.stores.sqlite.text import listed
+from headrace.stores.sqlite.text import ForeignRow, listed
+
+# What stands in the fields of a `ClaimedJob`; SQLite keeps whatever another program writes to a column.
+_KINDS: tuple[frozenset[type], ...] = tuple(
+    map(frozenset, ((str,), (str,), (int,), (bytes,), (bytes, type(None)), (int,), (int,)))
+)
 
 
 def claim(op: ops.Claim, now: int) -> Plan[ops.Claimed]:
@@ -25,10 +30,18 @@ def claim(op: ops.Claim, now: int) -> Plan[ops.Claimed]:
         rows = []
     elif rows := (yield from _take(op, now, [op.queues[key] for key, ready, _ in looks if ready])):
         looks = yield from _look(op.queues)
+    _check(rows)
     dues = [due for _, _, due in looks if due is not None]
     # jobs that are due but were too many to promote at once count as left behind
     more = any(ready for _, ready, _ in looks) or any(due <= now for due in dues)
     return ops.Claimed(now, [ops.ClaimedJob(*row) for row in rows], more, min(dues, default=None))
+
+
+def _check(rows: Sequence[tuple[Any, ...]]) -> None:
+    """Column by column, which costs a quarter of a microsecond a job."""
+    for kinds, column in zip(_KINDS, zip(*rows, strict=True), strict=False):
+        if not kinds.issuperset(map(type, column)):
+            raise ForeignRow("no worker can be given what another program wrote")
 
 
 def seen(worker: str, until: int, number: int = 0) -> Plan[int]:

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.core import operations as ops
 from headrace.stores.contract import BATCH
 from headrace.stores.plan import Plan, Statement
-from headrace.stores.sqlite.text import listed
+from headrace.stores.sqlite.text import listed, readable
 from headrace.stores.statements import batches
 
 Tombstones = dict[str, tuple[int, int]]  # id -> (until, last token)
@@ -44,10 +44,10 @@ def find_holders(keys: Sequence[tuple[str, str]]) -> Plan[dict[tuple[str, str], 
     holders: dict[tuple[str, str], str] = {}
     for some in batches([pair for pair in keys if "\x00" not in pair[1]]):
         for queue, key, id in (yield Statement("enqueue.holders", {"keys": listed(some)})):
-            holders[queue, key] = id
+            holders[queue, key] = readable(id)
     for queue, key in (pair for pair in keys if "\x00" in pair[1]):  # of a row that another program wrote
         for (id,) in (yield Statement("enqueue.holder", {"queue": queue, "key": key})):
-            holders[queue, key] = id
+            holders[queue, key] = readable(id)
     return holders
 
 

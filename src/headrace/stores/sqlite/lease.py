@@ -65,6 +65,7 @@ def rescue(op: ops.Rescue, now: int) -> Plan[ops.Rescued]:
     """Give back the jobs of dead workers with one crash more, then forget the dead that hold nothing."""
     if op.not_after_us is not None and now > op.not_after_us:
         return ops.Rescued([])
+    yield Statement("lease.ownerless")
     rows = yield Statement("lease.orphans", {"queues": listed(op.queues), "now": now})
     orphans: list[ops.Orphan] = []
     running: Running = {}

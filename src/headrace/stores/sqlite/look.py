@@ -93,7 +93,7 @@ def queues(op: ops.Queues, now: int) -> Plan[list[ops.QueueView]]:
     parked = _by_queue((yield Statement("look.count_parked")))
     failed = _by_queue((yield Statement("look.count_failed")))
     views = []
-    for (name,) in names:
+    for name in dict.fromkeys(_text(name) for (name,) in names):
         waiting, since = ready.get(name, (0, None))
         later, due, due_since = scheduled.get(name, (0, 0, None))
         busy, claimed = running.get(name, (0, None))
@@ -110,4 +110,4 @@ def _by_queue(rows: list[tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
 def workers(op: ops.Workers, now: int) -> Plan[list[ops.WorkerView]]:
     """One row per worker, whatever its queues."""
     rows = yield Statement("look.workers")
-    return [ops.WorkerView(worker, None, until, held) for worker, until, held in rows]
+    return [ops.WorkerView(_text(worker), None, _number(until), held) for worker, until, held in rows]

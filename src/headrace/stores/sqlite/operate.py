@@ -20,8 +20,8 @@ def cancel(op: ops.Cancel, now: int) -> Plan[Literal["cancelled", "requested", "
     if not rows:
         finished = yield Statement("operate.finished", {"id": op.id, "now": now})
         return "finished" if finished[0][0] else "absent"
-    place, state = rows[0]
-    if state == State.RUNNING:
+    place, is_running = rows[0]
+    if is_running:
         yield Statement("operate.ask", {"place": place})
         return "requested"
     yield from cancel_waiting(place, op, now)
@@ -39,8 +39,8 @@ def replay(op: ops.Replay, now: int) -> Plan[ops.Replayed]:
 def _replay_some(ids: Iterable[str], params: dict[str, Any], now: int, answer: ops.Replayed) -> Plan[None]:
     states: dict[str, str] = dict((yield Statement("operate.states", params)))
     ended = {row[0]: row[1:] for row in (yield Statement("operate.replayable", params))}
-    states |= {id: row[0] for id, row in ended.items()}
-    failed = [(id, *row[1:]) for id, row in ended.items() if row[0] == State.FAILED]
+    states = {id: row[0] for id, row in ended.items()} | states  # a job that another program put back already
+    failed = [(id, *row[1:]) for id, row in ended.items() if states[id] == State.FAILED]
     holders = yield from find_holders([(queue, key) for _, queue, _, key, _ in failed if key is not None])
     rows: list[tuple[Any, ...]] = []
     replayed: list[str] = []

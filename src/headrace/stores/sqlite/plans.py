@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from headrace.core import operations as ops
 from headrace.stores.contract import Features, Now
 from headrace.stores.plan import Plan, Statement
-from headrace.stores.sqlite import claim, enqueue, inspect, lease, look, operate, settle
+from headrace.stores.sqlite import claim, enqueue, inspect, lease, look, mend, operate, settle
 from headrace.stores.statements import DEFAULT_PREFIX, load, migrations
 
 R = TypeVar("R")
@@ -53,6 +53,11 @@ class SQLiteStore:
     def plan(self, operation: ops.Operation[R]) -> Plan[R]:
         """The steps of `operation`; the first asks for the time, and that moment holds for all others."""
         return self._prepare() if isinstance(operation, ops.Prepare) else self._plan(operation)
+
+    def mend(self, operation: ops.Operation[Any]) -> Plan[int]:
+        """Put aside rows of other programs that may have stopped `operation`; answers how many there were."""
+        moment = yield Statement("moment.now", {"now": self.now() if self.now else None})
+        return (yield from mend.mend(operation, moment[0][0]))
 
     def _prepare(self) -> Plan[Any]:
         return inspect.prepare(list(self._migrations))

@@ -13,6 +13,10 @@ from headrace.stores.statements import batches
 V = TypeVar("V")
 
 
+class ForeignRow(TypeError):
+    """A row holds what no program of ours writes."""
+
+
 def listed(values: Sequence[Any]) -> str:
     """A list as one parameter, for `json_each`: as many values as you like in one statement (B134).
 
@@ -46,3 +50,16 @@ def by_id(values: Sequence[V], id_of: Callable[[V], str]) -> Iterator[tuple[Sequ
             continue
         for value, id in zip(some, ids, strict=True):
             yield [value], {"ids": "[]", "odd": id}
+
+
+def is_text(raw: bytes | None) -> bool:
+    """Whether these bytes can be read as what we write."""
+    try:
+        return raw is None or raw.decode() is not None
+    except UnicodeDecodeError:
+        return False
+
+
+def readable(raw: bytes) -> str:
+    """For people, and to ask for: what is not UTF-8 is shown as `\\xff`."""
+    return raw.decode("utf-8", "backslashreplace")

@@ -12,10 +12,12 @@ on conflict (worker) do update set
     last_claim = max(last_claim, excluded.last_claim);
 
 -- name: look
--- For each queue: whether jobs are ready, and when the next scheduled one is due.
+-- For each queue: whether jobs are ready, and when the next scheduled one is due. (In SQLite every text is greater than
+-- every number: what another program wrote as a due time and is none, is never due.)
 select q.key,
     exists (select 1 from headrace_jobs as r where r.queue = q.value and r.state = 'ready'),
-    (select s.due_us from headrace_jobs as s where s.queue = q.value and s.state = 'scheduled' order by s.due_us limit 1)
+    (select s.due_us from headrace_jobs as s where s.queue = q.value and s.state = 'scheduled' and s.due_us <= 9223372036854775807
+        order by s.due_us limit 1)
 from json_each(:queues) as q;
 
 -- name: take

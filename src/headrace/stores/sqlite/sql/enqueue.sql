@@ -11,18 +11,21 @@ select id from headrace_ended where id in (select value from json_each(:ids));
 select id, until_us, token from headrace_gone where id in (select value from json_each(:ids));
 
 -- name: holders
--- Who holds these unique keys: :keys is a list of [queue, key].
-select j.queue, j.held_key, j.id
+-- Who holds these unique keys: :keys is a list of [queue, key]. The holder may be a row whose id is no text.
+select j.queue, j.held_key, cast(j.id as blob)
 from json_each(:keys) as k
 cross join headrace_jobs as j on j.queue = json_extract(k.value, '$[0]') and j.held_key = json_extract(k.value, '$[1]');
 
 -- name: holder
 -- The same for one key.
-select id from headrace_jobs where queue = :queue and held_key = :key;
+select cast(id as blob) from headrace_jobs where queue = :queue and held_key = :key;
 
 -- name: places
--- Take :count places at the end of the line; answers the last of them.
-update headrace_meta set value = value + :count where name = 'place' returning value;
+-- Take :count places at the end of the line; answers the last of them. A program that enqueues without us lets SQLite
+-- choose a place, which is the one after the last.
+update headrace_meta
+set value = max(value, coalesce((select max(place) from headrace_jobs where place < 4611686018427387904), 0)) + :count
+where name = 'place' returning value;
 
 -- name: queues
 insert into headrace_queues (name) select value from json_each(:queues) where true on conflict do nothing;
@@ -43,7 +46,8 @@ order by due_us, place limit :limit;
 -- name: next_due
 -- When the first scheduled job of each queue is due.
 select q.key, (
-    select j.due_us from headrace_jobs as j where j.queue = q.value and j.state = 'scheduled' order by j.due_us limit 1
+    select j.due_us from headrace_jobs as j
+    where j.queue = q.value and j.state = 'scheduled' and j.due_us <= 9223372036854775807 order by j.due_us limit 1
 )
 from json_each(:queues) as q;
 

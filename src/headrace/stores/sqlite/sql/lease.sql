@@ -10,6 +10,10 @@ from headrace_jobs where worker = :worker and state = 'running' order by priorit
 -- name: leave
 delete from headrace_workers where worker = :worker;
 
+-- name: ownerless
+-- Running, but under nobody's name: another program wrote that.
+update headrace_jobs set worker = '' where state = 'running' and worker is null;
+
 -- name: orphans
 -- All running jobs of workers whose lease is over or missing and who hold something in these queues; `alone`: nothing else.
 select j.id, j.queue, j.token, j.worker, cast(j.trail as blob),

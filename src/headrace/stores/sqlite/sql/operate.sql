@@ -1,7 +1,7 @@
 -- Operators act: cancel, replay, forget, prune.
 
 -- name: find
-select place, state from headrace_jobs where id = :id;
+select place, state = 'running' from headrace_jobs where id = :id;
 
 -- name: finished
 select exists (select 1 from headrace_ended where id = :id)
@@ -11,10 +11,13 @@ select exists (select 1 from headrace_ended where id = :id)
 update headrace_jobs set cancel = 1 where place = :place;
 
 -- name: states
-select id, state from headrace_jobs where id in (select value from json_each(:ids) union all select :odd);
+select id, case when state in ('ready', 'scheduled', 'parked') then state else 'running' end
+from headrace_jobs where id in (select value from json_each(:ids) union all select :odd);
 
 -- name: replayable
-select id, state, queue, token, unique_key, cast(trail as blob) from headrace_ended where id in (select value from json_each(:ids) union all select :odd);
+select id, case when state in ('failed', 'succeeded', 'cancelled') then state else 'expired' end, queue, token, unique_key,
+    cast(trail as blob)
+from headrace_ended where id in (select value from json_each(:ids) union all select :odd);
 
 -- name: replay
 -- The same job again: id, options and unique key. Bound by position: place, token, now, now, token, trail, id.

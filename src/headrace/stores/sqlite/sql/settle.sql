@@ -14,8 +14,9 @@ from headrace_jobs where place in (select value from json_each(:places))
 on conflict (id) do update set until_us = excluded.until_us, token = excluded.token;
 
 -- name: keep
--- Failed jobs, and others for as long as was asked. Bound by position.
-insert into headrace_ended (
+-- Failed jobs, and others for as long as was asked. Bound by position. (A program that put a kept job back without us may
+-- have left its row here: the last ending stands.)
+insert or replace into headrace_ended (
     state, finished_us, keep_until_us, reason, trail,
     id, queue, task, priority, token, created_us, base_us, due_us, derived, unique_key, unique_until, unique_us, body
 )
