@@ -130,7 +130,7 @@ def test_a_lock_that_stays_is_an_outage(driver: SQLiteDriver) -> None:
     driver.run(enqueue("a"))
     other = sqlite3.connect(driver.path, isolation_level=None)
     other.execute("begin immediate")
-    with pytest.raises(StoreUnavailable, match=r"locked by another writer"):
+    with pytest.raises(StoreUnavailable, match=r"locked by another writer .* a frozen or hung process may hold it"):
         driver.run(enqueue("b"))
     assert driver.run(ops.Get("a")) is not None
     other.execute("rollback")
@@ -181,6 +181,28 @@ def test_a_file_of_a_newer_headrace_is_left_alone(driver: SQLiteDriver) -> None:
     other.commit()
     other.close()
     refused(driver.path, StoreMisconfigured, "schema has version 99")
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        "create table headrace_jobs (id integer)",
+        "create table headrace_meta (name)",
+        "create view headrace_gone as select 1",
+    ],
+)
+def test_a_file_with_tables_of_our_names_is_left_alone(driver: SQLiteDriver, foreign: str) -> None:
+    other = sqlite3.connect(driver.path)
+    other.execute(foreign)
+    there = other.execute("select name, sql from sqlite_master").fetchall()
+    refused(
+        driver.path, StoreMisconfigured, rf"the file has a {there[0][0]} that is not of headrace: choose another name="
+    )
+    assert other.execute("select name, sql from sqlite_master").fetchall() == there
+    other.close()
+    beside = SQLiteDriver(driver.path, SQLiteStore(prefix="jobs_"))
+    assert beside.run(enqueue("a"))[0].status == "new"
+    beside.close()
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ def prepare(migrations: list[str]) -> Plan[None]:
     """Bring the schema up to date. The driver holds the write lock, so that only one process does.
 
     Raises:
-        StoreMisconfigured: the schema is newer than this headrace.
+        StoreMisconfigured: the schema is newer than this headrace, or another program has tables of our names.
     """
-    there = yield Statement("moment.tables")
-    version = int((yield Statement("moment.version"))[0][0]) if there[0][0] else 0
+    version = yield from _installed()
     known = max(_version(name) for name in migrations)
     if version > known:
         raise StoreMisconfigured(
@@ -27,6 +26,18 @@ def prepare(migrations: list[str]) -> Plan[None]:
             yield Statement(name)
     if version < known:
         yield Statement("moment.set_version", {"version": known})
+
+
+def _installed() -> Plan[int]:
+    there = yield Statement("moment.is_there")
+    if there[0][0] and (rows := (yield Statement("moment.version"))):
+        return int(rows[0][0])
+    for (name,) in (yield Statement("moment.taken")):
+        raise StoreMisconfigured(
+            f"the file has a {name} that is not of headrace: choose another name= for the app, such as "
+            'Headrace(url, name="jobs"), or another file'
+        )
+    return 0
 
 
 def _version(name: str) -> int:
