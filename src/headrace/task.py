@@ -16,7 +16,8 @@ from headrace.core.moments import Moment, When, limit, moment
 from headrace.core.operations import Enqueued, NewJob
 from headrace.core.retry import Retry
 from headrace.core.unique import Unique
-from headrace.errors import ConfigError, InvalidArguments, StoreUnavailable
+from headrace.drivers.system import SystemClock
+from headrace.errors import ConfigError, HeadraceError, InvalidArguments, StoreUnavailable
 from headrace.options import (
     checked_headers,
     checked_id,
@@ -53,6 +54,11 @@ class Job(msgspec.Struct, frozen=True):
 class Producer(Protocol):
     """What a task needs of its app."""
 
+    @property
+    def clock(self) -> SystemClock:
+        """This machine's clock: to see that a moment and a duration contradict each other."""
+        ...
+
     def new_id(self) -> str:
         """An id for a job."""
         ...
@@ -82,6 +88,7 @@ class Sending(msgspec.Struct, frozen=True):
 
 
 _PLAIN = Sending()
+_AT_ONCE = _PLAIN.run_after
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -134,7 +141,7 @@ class Task(Generic[P, R]):
         Durations are seconds, timedeltas or texts like "5m", and are added on the store's clock; moments are aware
         datetimes. `run_after`: not before. `expires`: expired if not started by then. `deadline`: no run starts
         after. `timeout`: of one run. `id`: of one job; enqueueing the same id again within 24 h after its end
-        answers "exists".
+        answers "exists". On Redis an id counts within its queue, on other stores over all queues: use no id twice.
 
         Raises:
             ConfigError: a value is out of range or of the wrong kind.
@@ -165,6 +172,7 @@ class Task(Generic[P, R]):
         Raises:
             InvalidArguments: the arguments do not fit the function's annotations.
             PayloadTooLarge: more than 1 MB.
+            ConfigError: `run_after` is not before `expires` or `deadline`, so that the job could never run.
             StoreUnavailable: the store did not answer for `resend` seconds; enqueueing again may make a second job,
                 unless it has an `id` or a unique key.
             WrongColour: called inside a running event loop.
@@ -188,7 +196,8 @@ class Task(Generic[P, R]):
         `spread_over` spreads their due times evenly over that duration.
 
         Raises:
-            As `enqueue`. A note on the error says how many jobs have been stored before.
+            As `enqueue`; the message names the call, counted from 0. A note on the error says how many jobs have been
+                stored before.
         """
         refuse_in_loop("enqueue_many", "aenqueue_many")
         jobs: list[Job] = []
@@ -266,6 +275,8 @@ class Task(Generic[P, R]):
 
     def _job(self, id: str, raw: bytes, key: str | None, later_us: int = 0) -> NewJob:
         after, unique = self.sending.run_after, self.unique
+        if self.expires or self.deadline:
+            self._refuse_late(later_us)
         body = self._template.body(id, raw, key)
         if key is None and after.at_us is None:
             return NewJob(
@@ -291,6 +302,18 @@ class Task(Generic[P, R]):
             derived=self.sending.id is not None,
         )
 
+    def _refuse_late(self, later_us: int) -> None:
+        """A job that may start only once its time is over is a mistake, and would vanish without a run."""
+        due = self.sending.run_after.later(later_us)
+        if due == _AT_ONCE:
+            return
+        for name, end in (("expires", self.expires), ("deadline", self.deadline)):
+            if end is not None and not due.is_before(end, self.producer.clock.unix_us):
+                raise ConfigError(
+                    f"run_after is {due} and {name} is {end}, so the job could never run: make run_after shorter, or "
+                    f"{name} longer"
+                )
+
     def _chunks(
         self, calls: Iterable[Mapping[str, Any] | tuple[Any, ...]], spread_over: When | None
     ) -> Iterator[list[NewJob]]:
@@ -308,7 +331,10 @@ class Task(Generic[P, R]):
             jobs = []
             for arguments in chunk:
                 args, kwargs = _split(arguments, place)
-                jobs.append(self._new_job(args, kwargs, int(step_us * place)))
+                try:
+                    jobs.append(self._new_job(args, kwargs, int(step_us * place)))
+                except HeadraceError as error:
+                    raise type(error)(f"call {place} of enqueue_many: {error}") from error
                 place += 1
             yield jobs
 

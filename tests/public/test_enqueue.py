@@ -192,6 +192,16 @@ def test_an_outage_in_a_later_chunk_says_what_is_known(app: Headrace, driver: Wa
     assert len(driver.stored()) == 1_500
 
 
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_the_error_of_many_names_the_call(app: Headrace, driver: WatchedDriver, colour: str) -> None:
+    task = define(app, unique="{note}")
+    for bad, words in [({"order_id": "x"}, "argument 'order_id' must be"), ({"order_id": 1}, "the unique key must be")]:
+        calls = [{"order_id": 1, "note": "a"}] * 17 + [bad]
+        with pytest.raises(InvalidArguments, match=f"^call 17 of enqueue_many: .*{words}"):
+            task.enqueue_many(calls) if colour == "sync" else asyncio.run(task.aenqueue_many(calls))
+    assert not driver.seen
+
+
 def test_spreading_puts_even_gaps_between_due_times(app: Headrace, driver: WatchedDriver) -> None:
     define(app).using(run_after=10).enqueue_many([(number,) for number in range(4)], spread_over=timedelta(minutes=1))
     assert [job.delay_us for job in driver.enqueues()[0].jobs] == [10_000_000, 25_000_000, 40_000_000, 55_000_000]

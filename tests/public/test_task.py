@@ -187,6 +187,46 @@ def test_limits_travel_in_the_envelope(app: Headrace, driver: WatchedDriver) -> 
     assert (envelope.deadline_in_us, envelope.deadline_at_us) == (None, 4_922_899_200_000_000)
 
 
+SOON, LATE = datetime(2126, 1, 1, tzinfo=UTC), datetime(2127, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("limit", ["expires", "deadline"])
+@pytest.mark.parametrize(
+    ("after", "end", "words"),
+    [
+        ("2d", "6h", "run_after is 2 days, 0:00:00 and {} is 6:00:00, so the job could never run"),
+        (60, 60, "run_after is 0:01:00 and {} is 0:01:00"),
+        (LATE, SOON, "run_after is 2127-01-01T00:00:00\\+00:00 and {} is 2126-01-01T00:00:00\\+00:00"),
+        (LATE, "1d", "run_after is 2127-01-01T00:00:00\\+00:00 and {} is 1 day, 0:00:00"),
+        ("1h", datetime(2020, 1, 1, tzinfo=UTC), "make run_after shorter, or {} longer"),
+    ],
+)
+def test_a_job_that_could_never_run_is_refused(app: Headrace, limit: str, after: Any, end: Any, words: str) -> None:
+    task = define(app, **{limit: end}).using(run_after=after)
+    with pytest.raises(ConfigError, match=words.format(limit)):
+        task.enqueue(1)
+    with pytest.raises(ConfigError, match=words.format(limit)):
+        asyncio.run(task.aenqueue(1))
+    assert not app.jobs.queues()
+
+
+@pytest.mark.parametrize(
+    ("after", "end"), [(59, 60), (SOON, LATE), ("1d", LATE), (datetime(2020, 1, 1, tzinfo=UTC), 1)]
+)
+def test_a_job_that_may_start_before_its_time_is_over_is_stored(
+    app: Headrace, driver: WatchedDriver, after: Any, end: Any
+) -> None:
+    task = define(app, expires=end, deadline=end)
+    assert task.using(run_after=after).enqueue(1).status == task.enqueue(1).status == "new"
+
+
+def test_a_spread_beyond_the_end_is_refused(app: Headrace, driver: WatchedDriver) -> None:
+    calls = [{"order_id": number} for number in range(4)]
+    with pytest.raises(ConfigError, match="call 3 of enqueue_many: run_after is 0:00:45 and expires is 0:00:40"):
+        define(app, expires=40).enqueue_many(calls, spread_over=60)
+    assert not driver.seen
+
+
 def test_an_id_of_ones_own_is_stored_once(app: Headrace, driver: WatchedDriver) -> None:
     task = define(app).using(id="order-17")
     first, second = task.enqueue(1), task.enqueue(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -20,6 +21,25 @@ class Moment(msgspec.Struct, frozen=True):
 
     in_us: int | None = None
     at_us: int | None = None
+
+    def __str__(self) -> str:
+        if self.at_us is not None:
+            return aware(self.at_us).isoformat(timespec="seconds")
+        return str(timedelta(microseconds=self.in_us or 0))
+
+    def later(self, us: int) -> Moment:
+        """So much later."""
+        if self.at_us is not None:
+            return Moment(at_us=self.at_us + us)
+        return Moment(in_us=(self.in_us or 0) + us)
+
+    def is_before(self, other: Moment, now_us: Callable[[], int]) -> bool:
+        """Whether it comes first. `now_us` is asked only where a duration meets a moment."""
+        if self.at_us is not None:
+            end_us = (other.in_us or 0) + now_us() if other.at_us is None else other.at_us
+            return self.at_us < end_us
+        start_us = self.in_us or 0
+        return start_us < (other.in_us or 0) if other.at_us is None else start_us + now_us() < other.at_us
 
 
 def moment(when: When, field: str) -> Moment:

@@ -241,10 +241,11 @@ class Producer:
             options["run_after"] = rng.choice((0.5, 3, 15))
         if rng.random() < 0.2:
             options["priority"] = rng.choice((-10, 5, 50))
+        after = options.get("run_after", 0)
         if rng.random() < 0.05:
-            options["expires"] = rng.choice((1, 20))
+            options["expires"] = after + rng.choice((1, 20))
         if rng.random() < 0.05:
-            options["deadline"] = rng.choice((3, 30))
+            options["deadline"] = after + rng.choice((3, 30))
         if rng.random() < 0.1:
             options["id"] = f"{queue}-{rng.randrange(4)}"  # a double click; an id belongs to one queue
         return options
