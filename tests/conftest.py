@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import pytest
 
+from tests.contract.prefixes import Prefixes
 from tests.proxy import Proxy
 from tests.servers import (
     MariaServer,
@@ -156,6 +157,21 @@ def mariadb_server_factory(mariadb_template: MariaTemplate) -> Iterator[Callable
             return server
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def postgres_prefixes(postgres_url: str) -> Iterator[Prefixes]:
+    """Tables for stores by the hundred, in the shared database."""
+    prefixes = Prefixes(postgres_url)
+    yield prefixes
+    prefixes.close()
+
+
+@pytest.fixture(scope="session")
+def mysql_prefixes(mysql_url: str) -> Iterator[Prefixes]:
+    prefixes = Prefixes(mysql_url)
+    yield prefixes
+    prefixes.close()
 
 
 @pytest.fixture

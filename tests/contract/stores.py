@@ -1,5 +1,6 @@
 """Opens a fresh, empty store of each kind on a given clock, in one colour."""
 
+import importlib.util
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,15 +14,26 @@ from headrace.drivers.memory import MemoryDriver
 from headrace.stores.memory import MemoryStore
 from headrace.testing.clock import VirtualClock
 from headrace.testing.conformance import Harness, LoopThread
+from tests.contract.prefixes import Prefixes
 
-STORES = ("memory", "sqlite", "redis", "redis_slots")  # the last speaks to one queue at a time, as on a cluster
+
+def _built(kind: str) -> bool:
+    """Whether both the store and the driver are there."""
+    specs = [importlib.util.find_spec(f"headrace.{part}.{kind}") for part in ("stores", "drivers")]
+    return all(spec is not None and spec.origin is not None for spec in specs)
+
+
+DATABASES = tuple(filter(_built, ("postgres", "mysql")))
+STORES = ("memory", "sqlite", "redis", "redis_slots", *DATABASES)  # redis_slots: one queue at a time, as on a cluster
 COLOURS = ("sync", "async")
 
 
 def open_driver(kind: str, clock: Callable[[], int], request: pytest.FixtureRequest) -> Any:
-    """A driver on a store of its own: a new file, a new key prefix. May be called often in one test."""
+    """A driver on a store of its own: a new file, new keys, empty tables. May be called often in one test."""
     if kind == "memory":
         return MemoryDriver(MemoryStore(now=clock))
+    if kind in DATABASES:
+        return _on_tables(kind, clock, request)
     name = f"t{uuid.uuid4().hex[:15]}"
     if kind == "sqlite":
         from headrace.drivers.sqlite import SQLiteDriver
@@ -35,6 +47,32 @@ def open_driver(kind: str, clock: Callable[[], int], request: pytest.FixtureRequ
     return RedisDriver(
         request.getfixturevalue("redis_url"), RedisStore(name=name, now=clock, cluster=kind == "redis_slots")
     )
+
+
+def _on_tables(kind: str, clock: Callable[[], int], request: pytest.FixtureRequest) -> Any:
+    """A driver that gives its tables back when it is closed."""
+    prefixes: Prefixes = request.getfixturevalue(f"{kind}_prefixes")
+    url: str = request.getfixturevalue(f"{kind}_url")
+    prefix, give_back = prefixes.lend()
+    driver: Any
+    if kind == "postgres":
+        from headrace.drivers.postgres import PostgresDriver
+        from headrace.stores.postgres import PostgresStore
+
+        driver = PostgresDriver(url, PostgresStore(now=clock, prefix=prefix))
+    else:
+        from headrace.drivers.mysql import MySQLDriver
+        from headrace.stores.mysql import MySQLStore
+
+        driver = MySQLDriver(url, MySQLStore(now=clock, prefix=prefix))
+    close = driver.close
+
+    def close_and_give_back() -> None:
+        close()
+        give_back()
+
+    driver.close = close_and_give_back
+    return driver
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from headrace.drivers.memory import MemoryDriver
 from headrace.stores.memory import MemoryStore
 from headrace.testing.clock import MICROSECONDS, VirtualClock
 from headrace.testing.conformance.harness import LEASE
-from tests.contract.stores import in_colour, open_driver
+from tests.contract.stores import STORES, in_colour, open_driver
 from tests.contract.views import check_whole, in_lists
 
 EXAMPLES = int(os.environ.get("HEADRACE_MODEL_EXAMPLES", "150"))
@@ -241,7 +241,7 @@ def _unordered(claimed: ops.Claimed) -> tuple[Any, ...]:
     return claimed.now_us, jobs, claimed.more, claimed.next_due_us
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "redis", "redis_slots", "memory"])
+@pytest.mark.parametrize("kind", STORES)
 @pytest.mark.timeout(60 + EXAMPLES * 2)
 def test_a_store_agrees_with_the_model(kind: str, request: pytest.FixtureRequest) -> None:
     """Memory against itself tries the machine."""

@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from headrace.core.ports import Driver
 from headrace.drivers.sqlite import SQLiteDriver
 from headrace.stores.sqlite import SQLiteStore
 from headrace.testing.clock import VirtualClock
+from tests.contract.stores import open_driver
 
 
 def sqlite_store(directory: Path) -> Callable[[VirtualClock], Driver]:
@@ -20,3 +23,8 @@ def redis_store(url: str, name: str) -> Callable[[VirtualClock], Driver]:
     from headrace.stores.redis import RedisStore
 
     return lambda clock: RedisDriver(url, RedisStore(name=name, now=clock))
+
+
+def database_store(kind: str, request: pytest.FixtureRequest) -> Callable[[VirtualClock], Driver]:
+    """Tables of its own for each simulation."""
+    return lambda clock: open_driver(kind, clock, request)

@@ -1,7 +1,7 @@
 """A thousand small histories of the whole system, each with troubles of its own; the same seed is the same history.
 
 HEADRACE_SIM_SEEDS=N runs N of them. HEADRACE_SIM_SEED=n runs that one alone and prints all that happened in it;
-with HEADRACE_SIM_STORE=sqlite (or redis) on that store.
+with HEADRACE_SIM_STORE=sqlite (or redis, postgres, mysql) on that store.
 """
 
 import os
@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from headrace.testing.simulator import Report, simulate
-from tests.sim.stores import redis_store, sqlite_store
+from tests.contract.stores import DATABASES
+from tests.sim.stores import database_store, redis_store, sqlite_store
 
 CHUNK = 50
 SEEDS = int(os.environ.get("HEADRACE_SIM_SEEDS", "1000"))
@@ -67,3 +68,9 @@ def test_promises_hold_on_sqlite(seed: int, quick_directory: Path) -> None:
 @pytest.mark.skipif(STORE not in ("", "redis"), reason="another store is asked for")
 def test_promises_hold_on_redis(seed: int, redis_url: str, unique_name: str) -> None:
     check(simulate(seed, redis_store(redis_url, unique_name)), "HEADRACE_SIM_STORE=redis ")
+
+
+@pytest.mark.parametrize("seed", on_stores)
+@pytest.mark.parametrize("kind", [kind for kind in DATABASES if STORE in ("", kind)])
+def test_promises_hold_on_a_database(kind: str, seed: int, request: pytest.FixtureRequest) -> None:
+    check(simulate(seed, database_store(kind, request)), f"HEADRACE_SIM_STORE={kind} ")
