@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Fixed, Headrace, Retry, current_job
+from headrace import Cancel, Fail, Fixed, Headrace, Retry, RetryIn, Snooze, current_job
 from headrace.context import JobContext
 from headrace.core.operations import Claim, Operation
 from headrace.core.ports import Wakeup
@@ -238,3 +238,43 @@ def test_the_log_names_the_error(caplog: pytest.LogCaptureFixture) -> None:
     assert lines[-1].endswith("Trap: no credit for order 17, run 2")
     (released,) = [record for record in caplog.records if "(released)" in record.getMessage()]
     assert released.levelname == "INFO"
+
+
+def test_the_log_says_why_in_the_words_of_the_handler(caplog: pytest.LogCaptureFixture) -> None:
+    """Reasons of verdicts and of rules, and no word twice."""
+
+    class Busy(Exception):
+        retry_after = 1200
+
+    async def main(app: Headrace) -> list[str]:
+        endings = {
+            "snooze": Snooze(30, "waiting for stock"),
+            "later": RetryIn(5, "half done"),
+            "fail": Fail("no such order"),
+            "cancel": Cancel("the customer left"),
+            "bare": Fail(),
+            "busy": Busy("429"),
+            "trap": Trap("gone"),
+        }
+
+        @app.task(retry=Retry(on={Busy: Snooze(30, "their server rests"), Trap: Cancel("not wanted")}))
+        async def work(ending: str) -> None:
+            raise endings[ending]
+
+        ids = [(await work.aenqueue(ending=ending)).id for ending in endings]
+        async with working_virtually(app) as worker:
+            await await_until(lambda: worker.executor.finished >= 7)
+        return ids
+
+    with caplog.at_level(logging.INFO):
+        ids = virtually(main)
+    texts = [text.partition(": ") for text in caplog.messages]
+    assert [rest for id in ids for start, _, rest in texts if start == f"job {id}"] == [
+        "snoozed for 30 s: waiting for stock",
+        "scheduled (retry), due in 5 s: half done",
+        "failed: no such order",
+        "cancelled: the customer left",
+        "failed",
+        "scheduled (Busy), due in 1,200 s: 429; their server rests",
+        "cancelled (Trap): not wanted",
+    ]

@@ -262,6 +262,18 @@ def _after_error(case: _Case, error: BaseException, mishap: Mishap, reason: str,
     return _again(case, replace(after, delay_us=delay_us), reason, delay_us)
 
 
+def said(ending: Ending, policy: Policy) -> str:
+    """Why a run was put off, in its own words. The history keeps only what went wrong, so this is for the log."""
+    match ending:
+        case Decided(verdict=verdict):
+            return clean(as_text(verdict.why), TEXT)
+        case Raised(error=error):
+            _, ruling = policy.retry.ruling(error)
+            if isinstance(ruling, Snooze):
+                return clean("; ".join(filter(None, (as_text(error), as_text(ruling.why)))), TEXT)
+    return ""
+
+
 def _used_up(trail: Trail, retry: Retry) -> bool:
     attempts_left = retry.max_attempts is None or trail.attempts < retry.max_attempts
     errors_left = retry.max_errors is None or trail.errors < retry.max_errors

@@ -333,7 +333,9 @@ class Executor:
     # -- ending
 
     def _end(self, work: Work, ending: settle.Ending) -> None:
-        self._report(work, self._conclude(work, ending))
+        outcome = self._conclude(work, ending)
+        said = "" if outcome.state is State.SUCCEEDED else settle.said(ending, self._shared.policy(work))
+        self._report(work, outcome, said)
 
     def _conclude(self, work: Work, ending: settle.Ending) -> Outcome:
         shared = self._shared
@@ -348,7 +350,7 @@ class Executor:
             rng=shared.rng,
         )
 
-    def _report(self, work: Work, outcome: Outcome) -> None:
+    def _report(self, work: Work, outcome: Outcome, said: str = "") -> None:
         if work.ended:
             return  # handed back when the worker's grace was over; its handler came to an end after all
         work.ended = True
@@ -358,7 +360,7 @@ class Executor:
         for layer in self._shared.middleware:
             layer.tell(work.context, outcome)
         try:
-            tell(work, outcome)
+            tell(work, outcome, said)
         except Exception as error:  # noqa: BLE001 - the application's filters and record factories may raise anything
             sys.stderr.write(f"headrace: the outcome of job {work.job.id} could not be logged: {error!r}\n")
 

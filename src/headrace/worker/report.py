@@ -12,8 +12,11 @@ from headrace.worker.table import Work
 logger = logging.getLogger("headrace.worker")
 
 
-def tell(work: Work, outcome: Outcome) -> None:
-    """One line per outcome: quiet about success, with the error's message otherwise, and the traceback of a failure."""
+def tell(work: Work, outcome: Outcome, said: str = "") -> None:
+    """One line per outcome: quiet about success, with the error's message otherwise, and the traceback of a failure.
+
+    `said` is the reason that a verdict gave.
+    """
     if outcome.state is State.SUCCEEDED:
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("job %s succeeded", work.job.id, extra=work.describe())
@@ -21,21 +24,29 @@ def tell(work: Work, outcome: Outcome) -> None:
     level = _level(outcome)
     if not logger.isEnabledFor(level):
         return
-    reason = f" ({outcome.reason})" if outcome.reason else ""
-    delay = f", due in {outcome.delay_us / 1_000_000:.3g} s" if outcome.state is State.SCHEDULED else ""
     message, traceback = _what_went_wrong(work, outcome)
-    text = "job %s: %s%s%s%s"
-    arguments = (work.job.id, outcome.state.value, reason, delay, f": {message}" if message else "")
+    message = message or said
+    text = "job %s: %s%s"
+    arguments = (work.job.id, _what_became_of_it(outcome), f": {message}" if message else "")
     record = logger.makeRecord(logger.name, level, __file__, 0, text, arguments, None, "tell", work.describe())
     # the exception itself is gone, and its frames with it (B114); every formatter puts this text below the line
     record.exc_text = (traceback.rstrip("\n") or None) if outcome.state is State.FAILED else None
     logger.handle(record)
 
 
+def _what_became_of_it(outcome: Outcome) -> str:
+    """Such as "snoozed for 30 s", "scheduled (ValueError), due in 2 s", "cancelled"."""
+    state, reason = outcome.state.value, outcome.reason
+    if outcome.state is State.SCHEDULED:
+        delay = f"{outcome.delay_us / 1_000_000:{'.3g' if outcome.delay_us < 1_000_000_000 else ',.0f'}} s"
+        return f"snoozed for {delay}" if reason == "snoozed" else f"{state} ({reason}), due in {delay}"
+    return state if reason in ("", state) else f"{state} ({reason})"
+
+
 def _level(outcome: Outcome) -> int:
     if outcome.state is State.FAILED:
         return logging.ERROR
-    return logging.INFO if outcome.reason in {"", "released"} else logging.WARNING
+    return logging.INFO if outcome.reason in {"", "released", "snoozed"} else logging.WARNING
 
 
 def _what_went_wrong(work: Work, outcome: Outcome) -> tuple[str, str]:
