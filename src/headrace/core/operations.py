@@ -6,7 +6,7 @@ the others are moments on the store's clock since the Unix epoch. Nothing here t
 
 from __future__ import annotations
 
-from typing import Generic, Literal, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -68,7 +68,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
     READY keeps the job's place (released, crashed); SCHEDULED is due after `delay_us`; a terminal state
     frees the unique key and leaves a tombstone; FAILED is always kept, the others for `keep_us`. A job that would
-    go back and was asked to cancel ends CANCELLED instead, and is kept for `keep_us` too.
+    go back and was asked to cancel ends CANCELLED instead, with that reason, and is kept for `keep_us` too.
     """
 
     id: str
@@ -189,10 +189,14 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Operation(Generic[R_co]):
-    """Base of all operations; `R_co` is the type of the answer. `writes` opens a write transaction on SQL."""
+    """Base of all operations; `R_co` is the type of the answer. `writes` opens a write transaction on SQL.
+
+    `rung` names a queue whose listeners are woken each time.
+    """
 
     __slots__ = ()
     writes = True
+    rung: ClassVar[str | None] = None
 
 
 class Prepare(msgspec.Struct, Operation[None], frozen=True):
@@ -352,6 +356,8 @@ class Inspect(msgspec.Struct, Operation["list[Finding]"], frozen=True):
 def rings(operation: object, result: object) -> bool:
     """Whether workers should be woken after this operation: it left jobs ready that nobody is running."""
     match operation, result:
+        case Operation(rung=str()), _:
+            return True
         case Enqueue(jobs=jobs), _:
             # due within a poll counts too: an idle worker then waits for that very moment
             return any(job.delay_us < POLL_US or job.due_us is not None for job in jobs)

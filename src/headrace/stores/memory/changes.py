@@ -161,6 +161,7 @@ class Changes:
             job.trail = outcome.trail
         job.reason = outcome.reason
         if job.cancel and outcome.state not in TERMINAL:
+            job.reason = "cancelled"
             self._end(job, State.CANCELLED, now, outcome.keep_us)
         elif outcome.state in TERMINAL:
             self._end(job, outcome.state, now, outcome.keep_us)

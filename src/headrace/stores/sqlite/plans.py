@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from headrace.core import operations as ops
 from headrace.stores.contract import Features, Now
 from headrace.stores.plan import Plan, Statement
-from headrace.stores.sqlite import claim, enqueue, inspect, lease, look, mend, operate, settle
+from headrace.stores.sqlite import claim, enqueue, inspect, lease, look, mend, operate, outbox, settle
 from headrace.stores.statements import DEFAULT_PREFIX, load, migrations
 
 R = TypeVar("R")
@@ -30,6 +30,7 @@ PLANS: Mapping[type[Any], Callable[[Any, int], Plan[Any]]] = {
     ops.Queues: look.queues,
     ops.Workers: look.workers,
     ops.Inspect: inspect.inspect,
+    **outbox.PLANS,
 }
 
 

@@ -71,7 +71,8 @@ def _end(ending: Sequence[tuple[int, ops.Outcome, State]], now: int) -> Plan[Non
 
 def _kept(place: int, outcome: ops.Outcome, state: State, now: int) -> tuple[Any, ...]:
     keep_until = None if state is State.FAILED else now + outcome.keep_us
-    return (state.value, now, keep_until, outcome.reason, outcome.trail, place)
+    reason = outcome.reason if state is outcome.state else "cancelled"
+    return (state.value, now, keep_until, reason, outcome.trail, place)
 
 
 def end_places(places: Sequence[int], kept: list[tuple[Any, ...]], now: int) -> Plan[None]:

@@ -280,7 +280,8 @@ def a_cancelled_job_whose_worker_died_ends_cancelled(h: Harness) -> None:
     assert h.run(ops.Cancel("a")) == "requested"
     orphans = h.crash()
     assert [(orphan.id, orphan.cancel) for orphan in orphans] == [("a", True)]
-    assert h.state("a") == State.CANCELLED
+    view = h.get("a")
+    assert (view.state, view.reason) == (State.CANCELLED, "cancelled")
     assert h.run(ops.Cancel("a")) == "finished"
     assert (h.queue().ready, h.queue().running) == (0, 0)
     assert h.status(job("b", unique="k")) == "new"
@@ -291,8 +292,9 @@ def a_cancelled_job_that_is_given_back_ends_cancelled(h: Harness) -> None:
     for state in (State.READY, State.SCHEDULED, State.PARKED):
         claimed = h.running(state.value)
         assert h.run(ops.Cancel(state.value)) == "requested"
-        assert h.settle(claimed, state, keep_us=LEASE)
-        assert h.get(state.value).state == State.CANCELLED
+        assert h.settle(claimed, state, keep_us=LEASE, reason="released")
+        view = h.get(state.value)
+        assert (view.state, view.reason) == (State.CANCELLED, "cancelled")
     h.running("left")
     h.run(ops.Cancel("left"))
     assert h.run(ops.Leave("w1", (QUEUE,))) == 1
@@ -302,7 +304,8 @@ def a_cancelled_job_that_is_given_back_ends_cancelled(h: Harness) -> None:
     # for as long as one that its worker cancelled
     h.clock.advance_us(ops.CANCELLED_KEEP_US - 10)
     h.run(ops.Prune())
-    assert [h.state(id) for id in ("left", "unknown")] == [State.CANCELLED] * 2
+    views = [h.get(id) for id in ("left", "unknown")]
+    assert [(view.state, view.reason) for view in views] == [(State.CANCELLED, "cancelled")] * 2
     h.clock.advance_us(20)
     h.run(ops.Prune())
     assert [h.state(id) for id in ("left", "unknown")] == [None] * 2

@@ -303,7 +303,7 @@ local function settle(queue, held, id, token, change, now)
   end
   local outcome = change.outcome
   if not ENDS[outcome] and call('HEXISTS', queue.cancels, id) == 1 then
-    outcome = 'cancelled'
+    outcome, state.reason = 'cancelled', 'cancelled'
   end
   if ENDS[outcome] then
     finish(queue, id, state, outcome, now, change.keep, derived == '1')
