@@ -12,11 +12,20 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.core.operations import Enqueue, Enqueued, NewJob
 from headrace.errors import StoreUnavailable
-from headrace.sending import App, Sender, as_new
+from headrace.sending import CAP_S, FIRST_S, App, Sender, as_new
 
 MOST = 1_000  # jobs of one operation
 
-Waiting = tuple[NewJob, "asyncio.Future[Enqueued]"]
+
+class Waiting:
+    """A job whose caller waits for the store's answer."""
+
+    __slots__ = ("answer", "give_up", "job")
+
+    def __init__(self, job: NewJob) -> None:
+        self.job = job
+        self.answer: asyncio.Future[Enqueued] = asyncio.get_running_loop().create_future()
+        self.give_up: float | None = None  # set once the store has failed to answer
 
 
 class AsyncSender:
@@ -34,18 +43,21 @@ class AsyncSender:
         Raises:
             StoreUnavailable: the store did not answer for `resend` seconds. The jobs may have been stored or not.
         """
-        operation = Enqueue(tuple(jobs))
         try:
-            return as_new(jobs, await self._app.driver.arun(operation))
+            return await self.send_once(jobs)
         except StoreUnavailable as error:
             last = error
         for pause in self._sender.pauses():
             await asyncio.sleep(pause)
             try:
-                return as_new(jobs, await self._app.driver.arun(operation))
+                return await self.send_once(jobs)
             except StoreUnavailable as error:
                 last = error
         raise last
+
+    async def send_once(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """The same, without a second try."""
+        return as_new(jobs, await self._app.driver.arun(Enqueue(tuple(jobs))))
 
     async def send_one(self, job: NewJob) -> Enqueued:
         """Store one job, together with those of other coroutines of this loop that wait at the same time."""
@@ -56,15 +68,20 @@ class AsyncSender:
         line = self._lines.get(loop)
         if line is None:
             with self._lock:
-                line = self._lines.setdefault(loop, Line(self.send))
+                line = self._lines.setdefault(loop, Line(self.send_once, self._sender))
         return line
 
 
 class Line:
-    """Jobs of one event loop that wait for the operation in flight."""
+    """Jobs of one event loop that wait for the operation in flight.
 
-    def __init__(self, send: Callable[[Sequence[NewJob]], Awaitable[list[Enqueued]]]) -> None:
+    What a silent store left unanswered goes again with all that has gathered meanwhile, so that everybody has waited
+    for one resend time, and not one after the other, when all give up.
+    """
+
+    def __init__(self, send: Callable[[Sequence[NewJob]], Awaitable[list[Enqueued]]], sender: Sender) -> None:
         self._send = send
+        self._sender = sender
         self._waiting: list[Waiting] = []
         self._busy = False
         self._task: asyncio.Task[None] | None = None
@@ -72,54 +89,82 @@ class Line:
     async def add(self, job: NewJob) -> Enqueued:
         """Send at once when nothing is in flight, else with the next operation."""
         if self._busy:
-            answer: asyncio.Future[Enqueued] = asyncio.get_running_loop().create_future()
-            self._waiting.append((job, answer))
-            return await answer
+            entry = Waiting(job)
+            self._waiting.append(entry)
+            return await entry.answer
         self._busy = True
+        ceiling = 0.0
         try:
             return (await self._send((job,)))[0]
+        except StoreUnavailable as error:
+            entry, ceiling = Waiting(job), FIRST_S
+            self._unanswered([entry], error)
         finally:
             # also when this caller was cancelled: the others must not wait for ever
             if self._waiting:
-                self._task = asyncio.get_running_loop().create_task(self._drain(), name="headrace-enqueue")
+                drain = self._drain(ceiling)
+                self._task = asyncio.get_running_loop().create_task(drain, name="headrace-enqueue")
             else:
                 self._busy = False
+        return await entry.answer
 
-    async def _drain(self) -> None:
+    async def _drain(self, ceiling: float) -> None:
+        """Send until nobody waits. `ceiling` bounds the pause before the next try; 0 while the store answers."""
         batch: list[Waiting] = []
         try:
             while self._waiting:
+                await self._pause(ceiling)
                 batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-                await self._send_batch([entry for entry in batch if not entry[1].done()])
+                answered = await self._send_batch([entry for entry in batch if not entry.answer.done()])
+                ceiling = 0.0 if answered else min(CAP_S, ceiling * 2 or FIRST_S)
         finally:
             self._busy = False
             self._task = None
             # only when this task was cancelled: the loop is being closed, and nobody may be left waiting
-            for _, answer in (*batch, *self._waiting):
-                answer.cancel()
+            for entry in (*batch, *self._waiting):
+                entry.answer.cancel()
             self._waiting = []
 
-    async def _send_batch(self, batch: list[Waiting]) -> None:
+    async def _pause(self, ceiling: float) -> None:
+        if ceiling:
+            ends = [entry.give_up for entry in self._waiting if entry.give_up is not None]
+            await asyncio.sleep(self._sender.pause(ceiling, min(ends, default=None)))
+
+    async def _send_batch(self, batch: list[Waiting]) -> bool:
+        """Whether the store answered."""
         if not batch:
-            return
+            return True
         try:
-            answers = await self._send([job for job, _ in batch])
+            answers = await self._send([entry.job for entry in batch])
         except StoreUnavailable as error:
-            for _, answer in batch:
-                _fail(answer, StoreUnavailable(str(error)))
+            self._unanswered(batch, error)
+            return False
         except Exception as error:  # noqa: BLE001 - handed to the callers it concerns
             if len(batch) == 1:
-                _fail(batch[0][1], error)
-                return
+                _fail(batch[0], error)
+                return True
             # one job's trouble is not the others': each goes alone, which is safe since ids decide
-            for entry in batch:
-                await self._send_batch([entry])
-        else:
-            for (_, answer), enqueued in zip(batch, answers, strict=True):
-                if not answer.done():
-                    answer.set_result(enqueued)
+            return all([await self._send_batch([entry]) for entry in batch])
+        for entry, enqueued in zip(batch, answers, strict=True):
+            if not entry.answer.done():
+                entry.answer.set_result(enqueued)
+        return True
+
+    def _unanswered(self, batch: list[Waiting], error: StoreUnavailable) -> None:
+        """Those of `batch` whose time is over have failed; the others go again."""
+        now = self._sender.now()
+        for entry in (*batch, *self._waiting):
+            if entry.give_up is None:  # from here on for those, too, that have only waited
+                entry.give_up = now + self._sender.resend_s
+        left = []
+        for entry in batch:
+            if entry.give_up is not None and entry.give_up > now:
+                left.append(entry)
+            else:
+                _fail(entry, StoreUnavailable(str(error)))
+        self._waiting = left + self._waiting
 
 
-def _fail(answer: asyncio.Future[Enqueued], error: Exception) -> None:
-    if not answer.done():
-        answer.set_exception(error)
+def _fail(entry: Waiting, error: Exception) -> None:
+    if not entry.answer.done():
+        entry.answer.set_exception(error)

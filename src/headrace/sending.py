@@ -41,7 +41,7 @@ class Sender:
 
     def __init__(self, app: App, resend_s: float) -> None:
         self._app = app
-        self._resend_s = resend_s
+        self.resend_s = resend_s
 
     def send(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store `jobs`, all or none; answers stand in their order.
@@ -64,11 +64,20 @@ class Sender:
 
     def pauses(self) -> Iterator[float]:
         """Growing, jittered pauses in seconds until `resend` is over."""
-        give_up = self._app.clock.monotonic() + self._resend_s
+        give_up = self.now() + self.resend_s
         ceiling = FIRST_S
-        while (left := give_up - self._app.clock.monotonic()) > 0:
-            yield min(left, ceiling * (0.5 + self._app.rng.random() / 2))
+        while self.now() < give_up:
+            yield self.pause(ceiling, give_up)
             ceiling = min(CAP_S, ceiling * 2)
+
+    def pause(self, ceiling: float, give_up: float | None = None) -> float:
+        """Half of `ceiling` or more, in seconds; not beyond the moment `give_up`."""
+        pause = ceiling * (0.5 + self._app.rng.random() / 2)
+        return pause if give_up is None else max(0.0, min(pause, give_up - self.now()))
+
+    def now(self) -> float:
+        """A moment in seconds; only differences mean anything."""
+        return self._app.clock.monotonic()
 
 
 def as_new(jobs: Sequence[NewJob], answers: list[Enqueued]) -> list[Enqueued]:

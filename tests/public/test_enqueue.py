@@ -11,6 +11,9 @@ import pytest
 
 from headrace import ConfigError, Headrace, InvalidArguments, StoreUnavailable, WrongColour
 from headrace.core import codec
+from headrace.testing.clock import VirtualClock
+from headrace.testing.loop import run_virtual
+from headrace.testing.processes import SimulatedClock
 from tests.public.drivers import JumpingClock, WatchedDriver, define, losing
 
 # -- colours
@@ -279,6 +282,64 @@ def test_coroutines_raise_too_and_each_its_own_error(driver: WatchedDriver) -> N
     errors = asyncio.run(enqueue_all())
     assert all(isinstance(error, StoreUnavailable) for error in errors)
     assert len({id(error) for error in errors}) == 5
+
+
+async def virtual(seconds: float) -> None:
+    """Let virtual time pass."""
+    over = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, over.set)
+    await over.wait()
+
+
+def test_all_give_up_together_after_one_resend_time(app: Headrace, driver: WatchedDriver) -> None:  # B032
+    """Not the first one after its five seconds, and then the others after five more."""
+    clock = VirtualClock()
+    app.clock = SimulatedClock(clock)
+    driver.trouble = losing("before", 1_000)
+    task = define(app)
+
+    async def enqueue_all() -> list[Any]:
+        return await asyncio.gather(*(task.aenqueue(number) for number in range(5)), return_exceptions=True)
+
+    errors = run_virtual(enqueue_all(), clock)
+    assert [type(error) for error in errors] == [StoreUnavailable] * 5
+    assert 5.0 <= clock.monotonic() < 5.2
+    assert {len(operation.jobs) for operation in driver.enqueues()[1:]} == {5}
+
+
+def test_who_came_later_gives_up_later(app: Headrace, driver: WatchedDriver) -> None:  # B032
+    clock = VirtualClock()
+    app.clock = SimulatedClock(clock)
+    driver.trouble = losing("before", 1_000)
+    task = define(app)
+
+    async def enqueue_at(moment: float) -> float:
+        await virtual(moment)
+        with pytest.raises(StoreUnavailable):
+            await task.aenqueue(1)
+        return clock.monotonic() - moment
+
+    async def enqueue_all() -> list[float]:
+        return await asyncio.gather(*map(enqueue_at, (0, 2, 4)))
+
+    assert all(5.0 <= waited < 6.2 for waited in run_virtual(enqueue_all(), clock))
+
+
+def test_a_store_that_comes_back_gets_all_that_wait(app: Headrace, driver: WatchedDriver) -> None:  # B032
+    clock = VirtualClock()
+    app.clock = SimulatedClock(clock)
+    driver.trouble = losing("after", 6)
+    task = define(app)
+
+    async def enqueue_all() -> list[str]:
+        calls = [asyncio.ensure_future(task.aenqueue(number)) for number in range(5)]
+        await virtual(0.1)
+        calls[0].cancel()
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        return [type(answer).__name__ if isinstance(answer, BaseException) else answer.status for answer in answers]
+
+    assert run_virtual(enqueue_all(), clock) == ["CancelledError", "new", "new", "new", "new"]
+    assert len(driver.stored()) == 5
 
 
 def test_what_was_accepted_is_what_is_stored(app: Headrace, driver: WatchedDriver) -> None:  # B032
