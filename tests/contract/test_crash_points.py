@@ -168,7 +168,8 @@ def test_a_cut_anywhere_leaves_the_unique_keys_with_the_living(name: str, open_s
 def test_every_operation_is_cut() -> None:
     """A new operation fails here until it stands in the world's list."""
     covered = {type(operation) for _, operation in operations(reference())}
-    assert set(ops.Operation.__subclasses__()) == covered
+    ours = {kind for kind in ops.Operation.__subclasses__() if kind.__module__ == ops.__name__}
+    assert ours == covered  # those of the outbox are cut in tests/outbox
 
 
 def check_each_job_is_before_or_after(scene: Scene, seen: Seen) -> None:

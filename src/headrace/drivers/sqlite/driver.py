@@ -116,6 +116,8 @@ def queues_of(operation: object) -> Iterable[str] | None:
             return {outcome.queue for outcome in outcomes}
         case ops.Claim(queues=queues):
             return queues
+        case ops.Operation(rung=str(queue)):
+            return (queue,)
     return None
 
 
