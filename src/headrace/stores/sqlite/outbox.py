@@ -49,8 +49,9 @@ def claim(op: ops.ClaimEvents, now: int) -> Plan[ops.ClaimedEvents]:
 
 
 def _row(row: tuple[Any, ...]) -> ops.Row:
-    seq, id, event_type, aggregate_type, aggregate_id, payload, headers, created, attempts, parked, owner, due = row
-    names = [part.decode(errors="replace") for part in (id, event_type, aggregate_type, aggregate_id)]
+    seq, *texts, payload, headers, created, attempts, parked, owner, due = row
+    id, event_type, aggregate_type, aggregate_id = (text.decode(errors="replace") for text in texts)
+    names = (id, event_type, aggregate_type, aggregate_id)
     return ops.Row(ops.StoredEvent(seq, *names, payload, headers, created, attempts), bool(parked), owner, due)
 
 
