@@ -47,7 +47,8 @@ class Headrace:
 
     Args:
         url: `sqlite:///file.db` (relative to the directory at the time of this call), `sqlite:////absolute/file.db`,
-            `redis://host:port/db`, `rediss://`, `unix://`, or `memory://` (jobs live as long as the process).
+            `redis://host:port/db`, `rediss://`, `unix://`, `postgresql://user@host/database`, or `memory://` (jobs live
+            as long as the process).
         name: prefix of everything in the store; apps with different names share a store unseen. On SQLite it may hold
             small letters, digits and '_'.
         lease: how long after its last heartbeat a worker loses its jobs. Seconds, a timedelta, or a text like "30s".
@@ -350,6 +351,23 @@ def _checked_memory(url: str) -> str:
     return url
 
 
+def _checked_postgres(url: str) -> str:
+    _need_psycopg()
+    from headrace.drivers.postgres.address import parse
+
+    parse(url)
+    return url
+
+
+def _need_psycopg() -> None:
+    try:
+        import psycopg  # noqa: F401 - to tell a missing library, or one without libpq, from an error in ours
+    except ImportError as error:
+        raise ConfigError(
+            f"the client library for PostgreSQL is missing ({error}): pip install headrace[postgres]"
+        ) from None
+
+
 def _need_hiredis() -> None:
     try:
         import hiredis  # noqa: F401 - to tell a missing library from an error in ours
@@ -375,6 +393,14 @@ def _redis(config: Config) -> Driver:
     return RedisDriver(config.url, store)
 
 
+def _postgres(config: Config) -> Driver:
+    _need_psycopg()
+    from headrace.drivers.postgres import PostgresDriver
+    from headrace.stores.postgres import PostgresStore
+
+    return PostgresDriver(config.url, PostgresStore(prefix=f"{config.name}_"))
+
+
 def _memory(config: Config) -> Driver:
     from headrace.drivers.memory import MemoryDriver
     from headrace.stores.memory import MemoryStore
@@ -387,5 +413,7 @@ _DRIVERS: dict[str, tuple[Callable[[str], str], Callable[[Config], Driver]]] = {
     "redis": (_checked_redis, _redis),
     "rediss": (_checked_redis, _redis),
     "unix": (_checked_redis, _redis),
+    "postgresql": (_checked_postgres, _postgres),
+    "postgres": (_checked_postgres, _postgres),
     "memory": (_checked_memory, _memory),
 }

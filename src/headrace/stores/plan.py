@@ -15,11 +15,16 @@ R = TypeVar("R")
 
 
 class Statement(msgspec.Struct, frozen=True, gc=False):
-    """One SQL statement by the name of its file's entry, with its parameters; `many` binds a list of rows."""
+    """One SQL statement by the name of its file's entry, with its parameters; `many` binds a list of rows.
+
+    `alone`: complete in itself. A driver may run it without a transaction unless one is open already, which spares
+    the round trips that begin and end one; any other statement opens one that lasts until the end of the plan.
+    """
 
     sql: str
     params: dict[str, Any] | None = None
     many: list[dict[str, Any]] | list[tuple[Any, ...]] | None = None
+    alone: bool = False
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):

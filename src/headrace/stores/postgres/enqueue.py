@@ -1,0 +1,113 @@
+"""Plans of producers, and the promotion of due jobs that claims and enqueues carry with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headrace.core import operations as ops
+from headrace.errors import StoreUnavailable
+from headrace.stores.contract import BATCH
+from headrace.stores.plan import Plan, Statement
+
+TRIES = 10  # looks at a unique key that is free whenever we look and taken whenever we write
+
+Answers = dict[str, ops.Enqueued]
+
+
+def enqueue(op: ops.Enqueue, now: int | None, *, promoting: bool = True) -> Plan[list[ops.Enqueued]]:
+    """Store what is new, in one statement, which needs no transaction unless its jobs might have to be looked at again.
+
+    `promoting`: due jobs of the same queues become ready first, so that they are not overtaken.
+    """
+    runs = list(_runs(op.jobs))
+    alone = len(runs) <= 1 and (len(op.jobs) == 1 or all(job.unique is None for job in op.jobs))
+    promote = sorted({job.queue for job in op.jobs}) if promoting else []
+    answers: list[ops.Enqueued] = []
+    for jobs in runs:
+        found: Answers = {}
+        yield from _store(jobs, now, promote, found, alone=alone)
+        answers += [found[job.id] for job in jobs]
+        promote = []
+    return answers
+
+
+def _runs(jobs: Sequence[ops.NewJob]) -> Iterator[list[ops.NewJob]]:
+    """Steps of at most `BATCH` jobs, none with the same id twice: a later one is answered by what the earlier did."""
+    run: list[ops.NewJob] = []
+    ids: set[str] = set()
+    for job in jobs:
+        if job.id in ids or len(run) == BATCH:
+            yield run
+            run, ids = [], set()
+        run.append(job)
+        ids.add(job.id)
+    if run:
+        yield run
+
+
+def _store(
+    jobs: Sequence[ops.NewJob], now: int | None, promote: list[str], answers: Answers, *, alone: bool
+) -> Plan[None]:
+    """Store jobs until it is known of each what became of it. A key may come free between two looks at it."""
+    left = jobs
+    for _ in range(TRIES):
+        params = {"now": now, "promote": promote, "most": BATCH} | _columns(left)
+        moment, count, stored, explained = (yield Statement("enqueue.store", params, alone=alone))[0]
+        new = {job.id for job in left} if count == len(left) else set(stored or ())
+        for id, known, holder in explained or ():
+            answers[id] = ops.Enqueued("exists", id) if known else ops.Enqueued("duplicate", holder)
+        for job in left:
+            if job.id in new:
+                answers[job.id] = ops.Enqueued("new", job.id)
+            elif job.unique is None:  # only its own id can have been in the way
+                answers.setdefault(job.id, ops.Enqueued("exists", job.id))
+        if unclear := [job for job in left if job.id not in answers]:
+            yield from _explain(unclear, moment, answers, alone=alone)
+        left = [job for job in left if job.id not in answers]
+        promote = []
+        if not left:
+            return
+    raise StoreUnavailable(f"unique key {left[0].unique!r} of queue {left[0].queue!r} changes hands too quickly")
+
+
+def _explain(jobs: Sequence[ops.NewJob], moment: int, answers: Answers, *, alone: bool) -> Plan[None]:
+    params = {
+        "now": moment,
+        "ids": [job.id for job in jobs],
+        "queues": [job.queue for job in jobs],
+        "keys": [job.unique for job in jobs],
+    }
+    for id, _, known, holder in (yield Statement("enqueue.why", params, alone=alone)):
+        if known:
+            answers[id] = ops.Enqueued("exists", id)
+        elif holder is not None:
+            answers[id] = ops.Enqueued("duplicate", holder)
+
+
+def _columns(jobs: Sequence[ops.NewJob]) -> dict[str, list[Any]]:
+    return {
+        "ids": [job.id for job in jobs],
+        "queues": [job.queue for job in jobs],
+        "tasks": [job.task for job in jobs],
+        "priorities": [job.priority for job in jobs],
+        "delays": [job.delay_us for job in jobs],
+        "dues": [job.due_us for job in jobs],
+        "keys": [job.unique for job in jobs],
+        "untils": [job.unique_until for job in jobs],
+        "lifetimes": [job.unique_us for job in jobs],
+        "derived": [job.derived for job in jobs],
+        "bodies": [job.body for job in jobs],
+    }
+
+
+def promote(op: ops.Promote, now: int | None) -> Plan[int]:
+    """Make due jobs ready, for those who only count them."""
+    return (yield from promote_due(op.queues, now, op.limit))
+
+
+def promote_due(queues: Sequence[str], now: int | None, limit: int) -> Plan[int]:
+    """Make at most `limit` due jobs of these queues ready, earliest first."""
+    params = {"now": now, "queues": list(dict.fromkeys(queues)), "most": limit}
+    rows = yield Statement("enqueue.promote", params, alone=True)
+    return int(rows[0][0])

@@ -1,0 +1,69 @@
+"""The store: each operation's plan. Time is the server's, asked for by the statements themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from headrace.core import operations as ops
+from headrace.stores.contract import Features, Now
+from headrace.stores.plan import Plan
+from headrace.stores.postgres import claim, enqueue, inspect, lease, look, operate, outbox, schema, settle
+from headrace.stores.statements import DEFAULT_PREFIX, load, migrations
+
+R = TypeVar("R")
+
+PLANS: Mapping[type[Any], Callable[[Any, int | None], Plan[Any]]] = {
+    ops.Enqueue: enqueue.enqueue,
+    ops.Promote: enqueue.promote,
+    ops.Claim: claim.claim,
+    ops.Settle: settle.settle,
+    ops.Beat: lease.beat,
+    ops.Leave: lease.leave,
+    ops.Rescue: lease.rescue,
+    ops.Cancel: operate.cancel,
+    ops.Replay: operate.replay,
+    ops.Forget: operate.forget,
+    ops.Prune: operate.prune,
+    ops.Get: look.get,
+    ops.List: look.page,
+    ops.Queues: look.queues,
+    ops.Workers: look.workers,
+    ops.Inspect: inspect.inspect,
+    **outbox.PLANS,
+}
+
+
+class PostgresStore:
+    """Plans for one PostgreSQL database.
+
+    `now` overrides the clock (tests and the simulator). `prefix` (default `headrace_`) begins the name of every
+    table, so that they may live beside the tables of an application.
+
+    Raises:
+        ConfigError: `prefix` is no plain identifier.
+    """
+
+    features = Features()
+
+    def __init__(self, now: Now = None, prefix: str = DEFAULT_PREFIX) -> None:
+        self.now = now
+        self._migrations = migrations(__package__, prefix)
+        self.sql: Mapping[str, str] = load(__package__, prefix) | self._migrations
+
+    def plan(self, operation: ops.Operation[R]) -> Plan[R]:
+        """The steps of `operation`."""
+        return self._prepare() if isinstance(operation, ops.Prepare) else self._plan(operation)
+
+    def _prepare(self) -> Plan[Any]:
+        return schema.prepare(list(self._migrations))
+
+    def _plan(self, operation: ops.Operation[R]) -> Plan[R]:
+        return PLANS[type(operation)](operation, self._moment())
+
+    def borrowed(self, operation: ops.Enqueue) -> Plan[list[ops.Enqueued]]:
+        """An enqueue inside a transaction of the caller's, which may be long: it touches no rows but its own."""
+        return enqueue.enqueue(operation, self._moment(), promoting=False)
+
+    def _moment(self) -> int | None:
+        return self.now() if self.now else None

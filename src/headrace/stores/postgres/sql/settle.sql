@@ -1,0 +1,92 @@
+-- The one path that ends a claim: out of `running`, to the end or back to the line. Rows are locked in the order in which
+-- they are handed over, which plans sort. Tombstones go a few at a time with each settle, so that no upkeep has to delete
+-- a million at once; those that somebody else deletes are skipped.
+
+-- name: succeed
+-- Claims that ended well, of jobs that nobody keeps. Answers how many matched, and unless all did, which.
+with clock (now) as materialized (
+    select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+),
+ended as (
+    delete from headrace_jobs as j using unnest(:ids::text[], :tokens::bigint[]) with ordinality as e (id, token, nth)
+    where j.id = e.id and j.token = e.token and j.state = 'running'
+    returning j.id, j.token, j.derived, e.nth
+),
+buried as (
+    insert into headrace_gone as g (id, until_us, token)
+    select e.id, c.now + case when e.derived then :derived_us::bigint else :random_us::bigint end, e.token
+    from ended as e cross join clock as c
+    on conflict (id) do update set until_us = excluded.until_us, token = excluded.token
+    returning 1
+),
+forgotten as (
+    delete from headrace_gone where ctid = any (array(
+        select g.ctid from headrace_gone as g
+        where g.until_us <= (select now from clock) - :margin_us::bigint
+        order by g.until_us limit (select 2 * count(*) from buried) for update skip locked
+    ))
+)
+select n.ended, case when n.ended < cardinality(:ids::text[]) then (select array_agg(nth) from ended) end
+from (select count(*) as ended from ended) as n;
+
+-- name: settle
+-- Claims that ended in whatever way, all at once; a job that would go back and was asked to cancel ends instead. The
+-- token of what goes back rises, so that whoever held the old one can change nothing any more. Answers which matched.
+with clock (now) as materialized (
+    select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+),
+outcomes as materialized (
+    select o.*, o.state in ('succeeded', 'failed', 'cancelled', 'expired') as final
+    from unnest(
+        :ids::text[], :tokens::bigint[], :states::text[], :delays::bigint[], :keeps::bigint[], :reasons::text[],
+        :trails::bytea[]
+    ) with ordinality as o (id, token, state, delay_us, keep_us, reason, trail, nth)
+),
+ended as (
+    delete from headrace_jobs as j using outcomes as o
+    where j.id = o.id and j.token = o.token and j.state = 'running' and (o.final or j.cancel)
+    returning j.id, j.queue, j.task, j.priority, j.token, j.created_us, j.base_us, j.due_us, j.derived, j.unique_key,
+        j.unique_until, j.unique_us, j.body, coalesce(o.trail, j.trail) as trail,
+        case when o.final then o.state else 'cancelled' end as state, o.keep_us,
+        case when o.final then o.reason else 'cancelled' end as reason, o.nth
+),
+buried as (
+    insert into headrace_gone as g (id, until_us, token)
+    select e.id, c.now + case when e.derived then :derived_us::bigint else :random_us::bigint end, e.token
+    from ended as e cross join clock as c
+    on conflict (id) do update set until_us = excluded.until_us, token = excluded.token
+    returning 1
+),
+kept as (
+    insert into headrace_ended (
+        id, queue, task, state, priority, token, created_us, base_us, due_us, finished_us, keep_until_us,
+        unique_us, derived, unique_key, unique_until, reason, trail, body
+    )
+    select e.id, e.queue, e.task, e.state, e.priority, e.token, e.created_us, e.base_us, e.due_us, c.now,
+        case when e.state <> 'failed' then c.now + e.keep_us end,
+        e.unique_us, e.derived, e.unique_key, e.unique_until, e.reason, e.trail, e.body
+    from ended as e cross join clock as c where e.state = 'failed' or e.keep_us > 0
+    on conflict (id) do nothing
+),
+back as (
+    update headrace_jobs as j set
+        state = o.state,
+        token = greatest(least(j.token, 9223372036854775806) + 1, c.now),
+        due_us = case when o.state = 'ready' then j.due_us else c.now + o.delay_us end,
+        since_us = greatest(
+            least(j.token, 9223372036854775806) + 1, c.now,
+            case when o.state = 'ready' then j.due_us else c.now + o.delay_us end
+        ),
+        reason = o.reason, trail = coalesce(o.trail, j.trail), worker = '', claim = 0, claimed_us = null
+    from outcomes as o cross join clock as c
+    where j.id = o.id and j.token = o.token and j.state = 'running' and not (o.final or j.cancel)
+    returning o.nth
+),
+forgotten as (
+    delete from headrace_gone where ctid = any (array(
+        select g.ctid from headrace_gone as g
+        where g.until_us <= (select now from clock) - :margin_us::bigint
+        order by g.until_us limit (select 2 * count(*) from buried) for update skip locked
+    ))
+)
+select nth from ended union all select nth from back;
