@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Literal
 
-from headrace import inquiries
+from headrace import explain, inquiries
 from headrace.core import operations as ops
 from headrace.core.durations import micros
 from headrace.core.states import State
@@ -99,7 +99,7 @@ class AsyncJobs:
 
     async def why(self, id: str) -> Sequence[str]:
         """Plain sentences: where a job stands and why it is not running."""
-        return await adrive(inquiries.why(id, self._app.clock.unix_us()), self._app.driver)
+        return await adrive(explain.why(id, self._app.clock.unix_us()), self._app.driver)
 
     async def check_waiting(self, limit: int = 10_000, *, progress: Progress | None = None) -> Sequence[Problem]:
         """Which of up to `limit` waiting jobs this code could not run: to be asked before a deploy."""

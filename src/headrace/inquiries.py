@@ -12,11 +12,9 @@ import msgspec
 
 from headrace.core import codec
 from headrace.core import operations as ops
-from headrace.core.moments import aware
 from headrace.core.ports import Driver
 from headrace.core.states import State
 from headrace.errors import ConfigError, InvalidArguments, UnreadableEnvelope
-from headrace.jobinfo import JobInfo, job_info
 from headrace.task import Task
 
 R = TypeVar("R")
@@ -26,7 +24,6 @@ Progress = Callable[[int, int], None]
 """Called with how many are done and how many there are in all (0: not known)."""
 
 PAGE = 1_000
-AHEAD = 10_000  # jobs that `why` looks through for the one it is asked about
 
 
 class Retried(msgspec.Struct, frozen=True):
@@ -229,116 +226,3 @@ def page(
     except ValueError:
         raise ConfigError(f"cursor is {cursor!r}: use the one that the page before gave") from None
     return found
-
-
-# -- why is this job not running?
-
-_SINGULAR = {
-    "attempts": "attempt",
-    "errors": "error",
-    "crashes": "crash",
-    "releases": "release",
-    "snoozes": "snooze",
-    "replays": "replay",
-}
-
-
-def why(id: str, now_us: int) -> Inquiry[list[str]]:
-    """Plain sentences about where a job stands and what it waits for."""
-    view: ops.JobView | None = yield ops.Get(id)
-    if view is None:
-        return [
-            f"The store knows no job {id}.",
-            (
-                "It has ended (successes are kept only with keep=, others for a while), was forgotten, "
-                "or was never enqueued here."
-            ),
-        ]
-    info = job_info(view)
-    lines = (yield from _why_ready(view, now_us)) if view.state is State.READY else _why_not_ready(view, info, now_us)
-    return [*lines, *_past(info)]
-
-
-def _why_not_ready(view: ops.JobView, info: JobInfo, now_us: int) -> list[str]:
-    match view.state:
-        case State.SCHEDULED:
-            due = aware(view.due_us).isoformat(timespec="seconds")
-            cause = f" ({view.reason})" if view.reason else ""
-            return [f"It is scheduled until {due}, in {_span(view.due_us - now_us)}{cause}."]
-        case State.RUNNING:
-            since = "?" if view.claimed_us is None else aware(view.claimed_us).isoformat(timespec="seconds")
-            asked = ["It was asked to cancel."] if view.cancel else []
-            return [f"It is running: held by worker {view.worker} since {since}.", *asked]
-        case State.PARKED:
-            return ["It is parked until what it depends on is available again."]
-        case State.FAILED:
-            return [
-                f"It has failed: {info.failure}",
-                "It will not run again by itself; `headrace failed retry` makes it ready.",
-            ]
-    return [f"It has ended: {view.state.value}{f' ({view.reason})' if view.reason else ''}."]
-
-
-def _why_ready(view: ops.JobView, now_us: int) -> Inquiry[list[str]]:
-    ahead = yield from _ahead(view)
-    lines = [f"It is ready in queue {view.queue!r}; {ahead}."]
-    workers: list[ops.WorkerView] = yield ops.Workers()
-    listening = [worker for worker in workers if worker.queue in (None, view.queue)]
-    alive = [worker for worker in listening if worker.lease_until_us > now_us]
-    if not listening:
-        lines.append(
-            f"No live worker listens to queue {view.queue!r}: start one with `headrace work --queues {view.queue}`."
-        )
-    elif not alive:
-        last = max(worker.lease_until_us for worker in listening)
-        lines.append(f"No worker that could take it is alive: the last lease ran out {_span(now_us - last)} ago.")
-    else:
-        held = sum(worker.held for worker in alive)
-        where = (
-            f"that listen to {view.queue!r}"
-            if all(worker.queue for worker in alive)
-            else "in all, whatever queues they listen to"
-        )
-        lines.append(f"{_count(len(alive), 'live worker')} {where}, holding {_count(held, 'job')}.")
-    return lines
-
-
-def _ahead(view: ops.JobView) -> Inquiry[str]:
-    before, cursor = 0, None
-    while before < AHEAD:
-        page: ops.Page = yield ops.List(State.READY, view.queue, limit=PAGE, cursor=cursor)
-        for other in page.jobs:
-            if other.id == view.id:
-                higher = "of the same or a higher priority " if view.priority else ""
-                return f"{_count(before, 'job')} {higher}before it" if before else "it is the next"
-            before += 1
-        cursor = page.next
-        if cursor is None:
-            return "it was taken while we looked"
-    return f"more than {before:,} jobs before it"
-
-
-def _past(info: JobInfo) -> list[str]:
-    lines = []
-    counts = {name: number for name, number in info.counts.items() if number}
-    if counts:
-        lines.append(f"So far: {', '.join(_count(number, _SINGULAR[name]) for name, number in counts.items())}.")
-    if info.history and info.state is not State.FAILED:
-        lines.append(f"The last trouble: {info.failure}")
-    if info.problem:
-        lines.append(f"Its message: {info.problem}.")
-    return lines
-
-
-def _count(number: int, what: str) -> str:
-    plural = "ies" if what.endswith("y") else "es" if what.endswith("sh") else "s"
-    stem = what[:-1] if what.endswith("y") and number != 1 else what
-    return f"{number:,} {stem if number == 1 else stem + plural}"
-
-
-def _span(us: int) -> str:
-    seconds = max(0, us) / 1_000_000
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s"

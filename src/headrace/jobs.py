@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, Protocol
 
-from headrace import inquiries
+from headrace import explain, inquiries
 from headrace.core import operations as ops
 from headrace.core.durations import micros
 from headrace.core.ports import Driver
@@ -126,7 +126,7 @@ class Jobs:
 
     def why(self, id: str) -> Sequence[str]:
         """Plain sentences: where a job stands and why it is not running."""
-        return drive(inquiries.why(id, self._app.clock.unix_us()), self._driver("why"))
+        return drive(explain.why(id, self._app.clock.unix_us()), self._driver("why"))
 
     def check_waiting(self, limit: int = 10_000, *, progress: Progress | None = None) -> Sequence[Problem]:
         """Which of up to `limit` waiting jobs this code could not run: to be asked before a deploy."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -337,6 +338,31 @@ def test_why_of_scheduled_running_and_failed_jobs(app: Headrace, task: Task[...,
     holder.driver.run(ops.Settle("w1", (ended,)))
     assert "It has failed: crashed (ValueError: no such order)" in why(app, running.id)
     assert "So far: 1 attempt, 1 error, 2 crashes." in why(app, running.id)
+
+
+def test_why_of_a_running_job_says_when_it_would_be_rescued(
+    app: Headrace, driver: WatchedDriver, task: Task[..., Any], holder: Holder
+) -> None:
+    job = task.enqueue(1)
+    (claimed,) = holder.claim()
+    assert re.search(r"lease holds until 20\S+: if it has died, .*rescued .* in (30\.0|29\.\d) s\.", why(app, job.id))
+    driver.run(ops.Beat("w1", ("default",), -5_000_000, (ops.Held(job.id, "default", claimed.token),), 99))
+    assert "lease ran out 5." in why(app, job.id)
+    assert "so it has died or hangs; no live worker is there to rescue the job: start one" in why(app, job.id)
+    driver.run(ops.Beat("w2", ("default",), 30_000_000, (), 1))
+    assert "another worker rescues the job within a few seconds." in why(app, job.id)
+
+
+def test_why_of_a_job_that_will_not_start_in_time(app: Headrace, task: Task[..., Any], holder: Holder) -> None:
+    past = datetime(2020, 1, 1, tzinfo=UTC)
+    expired, late = task.using(expires=past).enqueue(1), task.using(deadline=past).enqueue(2)
+    assert "It expires at 2020-01-01T00:00:00+00:00: a worker that takes it ends it as expired" in why(app, expired.id)
+    assert "It must not start after 2020-01-01T00:00:00+00:00, its deadline" in why(app, late.id)
+    assert "expires" not in why(app, task.using(expires="1h", deadline="2h").enqueue(3).id)
+    trail_of_a_run = trail.encode(Trail(attempts=1))
+    holder.end(State.SCHEDULED, delay_us=3_600_000_000, trail=trail_of_a_run)
+    assert "expires" not in why(app, expired.id)  # it has started once
+    assert "its deadline: a worker that takes it fails it" in why(app, late.id)
 
 
 def test_why_of_a_kept_job(app: Headrace, holder: Holder) -> None:
