@@ -368,6 +368,24 @@ def _need_psycopg() -> None:
         ) from None
 
 
+def _checked_mysql(url: str) -> str:
+    _need_pymysql()
+    from headrace.drivers.mysql.address import parse
+
+    parse(url)
+    return url
+
+
+def _need_pymysql() -> None:
+    try:
+        import asyncmy  # noqa: F401
+        import pymysql  # type: ignore[import-untyped] # noqa: F401 - to tell a missing library from an error in ours
+    except ImportError as error:
+        raise ConfigError(
+            f"the client libraries for MySQL and MariaDB are missing ({error}): pip install headrace[mysql]"
+        ) from None
+
+
 def _need_hiredis() -> None:
     try:
         import hiredis  # noqa: F401 - to tell a missing library from an error in ours
@@ -401,6 +419,14 @@ def _postgres(config: Config) -> Driver:
     return PostgresDriver(config.url, PostgresStore(prefix=f"{config.name}_"))
 
 
+def _mysql(config: Config) -> Driver:
+    _need_pymysql()
+    from headrace.drivers.mysql import MySQLDriver
+    from headrace.stores.mysql import MySQLStore
+
+    return MySQLDriver(config.url, MySQLStore(prefix=f"{config.name}_"))
+
+
 def _memory(config: Config) -> Driver:
     from headrace.drivers.memory import MemoryDriver
     from headrace.stores.memory import MemoryStore
@@ -415,5 +441,7 @@ _DRIVERS: dict[str, tuple[Callable[[str], str], Callable[[Config], Driver]]] = {
     "unix": (_checked_redis, _redis),
     "postgresql": (_checked_postgres, _postgres),
     "postgres": (_checked_postgres, _postgres),
+    "mysql": (_checked_mysql, _mysql),
+    "mariadb": (_checked_mysql, _mysql),
     "memory": (_checked_memory, _memory),
 }

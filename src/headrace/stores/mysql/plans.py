@@ -1,0 +1,85 @@
+"""The store: each operation's plan. The driver opens a transaction where it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from headrace.core import operations as ops
+from headrace.errors import ConfigError
+from headrace.stores.contract import Features, Now
+from headrace.stores.mysql import claim, enqueue, inspect, lease, look, operate, prepare, settle
+from headrace.stores.plan import Plan, Statement
+from headrace.stores.statements import DEFAULT_PREFIX, load, migrations
+
+R = TypeVar("R")
+
+LONGEST_PREFIX = 48  # a table's name may have 64 characters
+
+# These ask for the time in their first statement by themselves.
+TIMED: Mapping[type[Any], Callable[[Any, int | None], Plan[Any]]] = {
+    ops.Enqueue: enqueue.enqueue,
+    ops.Claim: claim.claim,
+    ops.Settle: settle.settle,
+}
+PLANS: Mapping[type[Any], Callable[[Any, int], Plan[Any]]] = {
+    ops.Promote: enqueue.promote,
+    ops.Beat: lease.beat,
+    ops.Leave: lease.leave,
+    ops.Rescue: lease.rescue,
+    ops.Cancel: operate.cancel,
+    ops.Replay: operate.replay,
+    ops.Forget: operate.forget,
+    ops.Prune: operate.prune,
+    ops.Get: look.get,
+    ops.List: look.page,
+    ops.Queues: look.queues,
+    ops.Workers: look.workers,
+    ops.Inspect: inspect.inspect,
+}
+
+
+class MySQLStore:
+    """Plans for MySQL 8.0.1 and MariaDB 10.6 or newer.
+
+    `now` overrides the clock (tests and the simulator). `prefix` (default `headrace_`) begins the name of every
+    table, so that they may live beside the tables of an application.
+
+    Raises:
+        ConfigError: `prefix` is no plain identifier, or longer than 48 characters.
+    """
+
+    features = Features()
+
+    def __init__(self, now: Now = None, prefix: str = DEFAULT_PREFIX) -> None:
+        if len(prefix) > LONGEST_PREFIX:
+            raise ConfigError(f"prefix={prefix!r} is too long for MySQL: use at most {LONGEST_PREFIX} characters")
+        self.now = now
+        self._migrations = migrations(__package__, prefix)
+        self.sql: Mapping[str, str] = load(__package__, prefix) | self._migrations
+
+    def plan(self, operation: ops.Operation[R]) -> Plan[R]:
+        """The steps of `operation`; one moment holds for all of them."""
+        if isinstance(operation, ops.Prepare):
+            return self._prepare()
+        timed = TIMED.get(type(operation))
+        return timed(operation, self._override()) if timed else self._plan(operation)
+
+    def borrowed(self, operation: ops.Enqueue) -> Plan[list[ops.Enqueued]]:
+        """The steps of an enqueue inside a caller's own transaction, whatever its isolation.
+
+        It begins, commits and sets nothing, and no statement fails on a duplicate. Due jobs of the queues are left to
+        others: to promote them here would lock them until the caller commits.
+        """
+        return enqueue.enqueue(operation, self._override(), borrowed=True)
+
+    def _override(self) -> int | None:
+        return self.now() if self.now else None
+
+    def _prepare(self) -> Plan[Any]:
+        return prepare.prepare(list(self._migrations))
+
+    def _plan(self, operation: ops.Operation[R]) -> Plan[R]:
+        moment = yield Statement("moment.now", {"now": self._override()})
+        answer: R = yield from PLANS[type(operation)](operation, moment[0][0])
+        return answer

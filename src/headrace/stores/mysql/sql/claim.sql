@@ -1,0 +1,36 @@
+-- Workers take jobs: claim, and what a claim looks at.
+
+-- name: look
+-- The moment, the worker's last claim, and for each queue whether jobs are ready and when the next scheduled one is due.
+-- :queues is a JSON list of names in hexadecimal digits.
+select coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))),
+    (select w.last_claim from headrace_workers as w where w.worker = :worker),
+    q.position - 1,
+    exists (select 1 from headrace_jobs as r where r.state = 'ready' and r.queue = unhex(q.name)),
+    (select s.turn from headrace_jobs as s where s.state = 'scheduled' and s.queue = unhex(q.name) order by s.turn limit 1)
+from json_table(:queues, '$[*]' columns (position for ordinality, name varchar(2000) path '$')) as q
+order by q.position;
+
+-- name: seen
+-- A sign of life. The lease is set, also to an earlier moment: a clock that was set back must not leave one that
+-- lasts for hours.
+insert into headrace_workers (worker, lease_until_us, last_claim) values (:worker, :until_us, :number)
+on duplicate key update lease_until_us = :until_us, last_claim = greatest(last_claim, :number);
+
+-- name: take
+-- The head of one queue, without those that other claims have in their hands.
+select id, queue, token, body, trail, created_us, base_us from headrace_jobs force index (line)
+where state = 'ready' and queue = :queue order by turn, place limit :limit for update skip locked;
+
+-- name: mark
+-- Unique until the start: the key is free from here on.
+update headrace_jobs force index (primary)
+set state = 'running', worker = :worker, claim = :number, claimed_us = :now,
+    held_key = case when unique_until = 'start' then null else held_key end
+where id in :ids;
+
+-- name: repeat
+-- The answer of a claim whose reply was lost.
+select id, queue, token, body, trail, created_us, base_us from headrace_jobs
+where worker = :worker and state = 'running' and claim = :number
+order by turn, place;

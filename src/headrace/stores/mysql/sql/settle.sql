@@ -1,0 +1,39 @@
+-- The one path that ends a claim: out of `running`, to the end or back to the line.
+
+-- name: running
+-- The jobs whose claims may end, locked, and the moment.
+select coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))), id, token, cancel, derived
+from headrace_jobs force index (primary)
+where id in :ids and state = 'running' for update;
+
+-- name: bury
+-- Tombstones for jobs that end.
+replace into headrace_gone (id, until_us, token) values :rows;
+
+-- name: keep
+-- Failed jobs, and others for as long as was asked.
+replace into headrace_ended (
+    state, finished_us, keep_until_us, reason, trail,
+    id, queue, task, priority, token, created_us, base_us, due_us, derived, unique_key, unique_until, unique_us, body
+)
+select :state, :now, :keep_until_us, :reason, coalesce(:trail, trail),
+    id, queue, task, priority, token, created_us, base_us, due_us, derived, unique_key, unique_until, unique_us, body
+from headrace_jobs where id = :id;
+
+-- name: delete
+delete from j using headrace_jobs as j force index (primary) where j.id in :ids;
+
+-- name: back
+-- Waiting again, under a new token. A due time or trail of null leaves it unchanged.
+update headrace_jobs set
+    state = :state, token = :token, due_us = coalesce(:due_us, due_us), since_us = greatest(:token, due_us),
+    turn = case when :state = 'scheduled' then due_us else -priority end,
+    reason = :reason, trail = coalesce(:trail, trail), worker = null, claim = 0, claimed_us = null
+where id = :id;
+
+-- name: old_gone
+-- Tombstones go a few at a time, so that no upkeep has to delete a million at once; each is taken by one transaction.
+select id from headrace_gone force index (until_us) where until_us <= :before order by until_us limit :limit for update skip locked;
+
+-- name: forget_gone
+delete from g using headrace_gone as g force index (primary) where g.id in :ids;
