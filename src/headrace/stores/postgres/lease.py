@@ -9,10 +9,11 @@ from headrace.core import operations as ops
 from headrace.core import trail
 from headrace.core.states import State
 from headrace.stores.plan import Plan, Statement
+from headrace.stores.postgres.heads import Heads
 from headrace.stores.postgres.settle import end_claims
 
 
-def beat(op: ops.Beat, now: int | None) -> Plan[ops.Beaten]:
+def beat(op: ops.Beat, now: int | None, heads: Heads) -> Plan[ops.Beaten]:
     """Extend the worker's lease and compare what it knows with what the store holds for it."""
     params = {"now": now, "worker": op.worker, "lease_us": op.lease_us}
     rows = yield Statement("lease.beat", params, alone=True)
@@ -30,19 +31,19 @@ def beat(op: ops.Beat, now: int | None) -> Plan[ops.Beaten]:
     released = 0
     if unknown:
         whole = yield Statement("lease.held", {"worker": op.worker}, alone=True)
-        released = yield from _give_back([row for row in whole if row[0] in unknown], now)
+        released = yield from _give_back([row for row in whole if row[0] in unknown], now, heads)
     return ops.Beaten(rows[0][0], lost, cancel, released)
 
 
-def leave(op: ops.Leave, now: int | None) -> Plan[int]:
+def leave(op: ops.Leave, now: int | None, heads: Heads) -> Plan[int]:
     """Give back what the worker still holds and take its row away."""
     rows = yield Statement("lease.held", {"worker": op.worker}, alone=True)
-    released = (yield from _give_back(rows, now)) if rows else 0
+    released = (yield from _give_back(rows, now, heads)) if rows else 0
     yield Statement("lease.leave", {"worker": op.worker}, alone=True)
     return released
 
 
-def _give_back(rows: Iterable[tuple[Any, ...]], now: int | None) -> Plan[int]:
+def _give_back(rows: Iterable[tuple[Any, ...]], now: int | None, heads: Heads) -> Plan[int]:
     """Unharmed: one release more on the job's trail. Answers how many were still held."""
     outcomes = [
         ops.Outcome(
@@ -56,10 +57,10 @@ def _give_back(rows: Iterable[tuple[Any, ...]], now: int | None) -> Plan[int]:
         )
         for id, queue, token, raw in rows
     ]
-    return sum((yield from end_claims(outcomes, now)))
+    return sum((yield from end_claims(outcomes, now, heads)))
 
 
-def rescue(op: ops.Rescue, now: int | None) -> Plan[ops.Rescued]:
+def rescue(op: ops.Rescue, now: int | None, heads: Heads) -> Plan[ops.Rescued]:
     """Give back the jobs of dead workers with one crash more, then forget the dead that hold nothing.
 
     One look, unless somebody is dead. Then one transaction holds the rows of the dead and of what they held: of two
@@ -88,6 +89,6 @@ def rescue(op: ops.Rescue, now: int | None) -> Plan[ops.Rescued]:
         for orphan in orphans
     ]
     if outcomes:
-        yield from end_claims(outcomes, moment)
+        yield from end_claims(outcomes, moment, heads)
     yield Statement("lease.bury", {"dead": dead})
     return ops.Rescued(orphans)

@@ -9,6 +9,7 @@ from headrace.core import operations as ops
 from headrace.stores.contract import Features, Now
 from headrace.stores.plan import Plan
 from headrace.stores.postgres import claim, enqueue, inspect, lease, look, operate, outbox, schema, settle
+from headrace.stores.postgres.heads import Heads
 from headrace.stores.statements import DEFAULT_PREFIX, load, migrations
 
 R = TypeVar("R")
@@ -16,11 +17,6 @@ R = TypeVar("R")
 PLANS: Mapping[type[Any], Callable[[Any, int | None], Plan[Any]]] = {
     ops.Enqueue: enqueue.enqueue,
     ops.Promote: enqueue.promote,
-    ops.Claim: claim.claim,
-    ops.Settle: settle.settle,
-    ops.Beat: lease.beat,
-    ops.Leave: lease.leave,
-    ops.Rescue: lease.rescue,
     ops.Cancel: operate.cancel,
     ops.Replay: operate.replay,
     ops.Forget: operate.forget,
@@ -31,6 +27,14 @@ PLANS: Mapping[type[Any], Callable[[Any, int | None], Plan[Any]]] = {
     ops.Workers: look.workers,
     ops.Inspect: inspect.inspect,
     **outbox.PLANS,
+}
+
+WORKING: Mapping[type[Any], Callable[[Any, int | None, Heads], Plan[Any]]] = {
+    ops.Claim: claim.claim,
+    ops.Settle: settle.settle,
+    ops.Beat: lease.beat,
+    ops.Leave: lease.leave,
+    ops.Rescue: lease.rescue,
 }
 
 
@@ -48,6 +52,7 @@ class PostgresStore:
 
     def __init__(self, now: Now = None, prefix: str = DEFAULT_PREFIX) -> None:
         self.now = now
+        self._heads = Heads()
         self._migrations = migrations(__package__, prefix)
         self.sql: Mapping[str, str] = load(__package__, prefix) | self._migrations
 
@@ -59,7 +64,10 @@ class PostgresStore:
         return schema.prepare(list(self._migrations))
 
     def _plan(self, operation: ops.Operation[R]) -> Plan[R]:
-        return PLANS[type(operation)](operation, self._moment())
+        kind = type(operation)
+        if kind in WORKING:
+            return WORKING[kind](operation, self._moment(), self._heads)
+        return PLANS[kind](operation, self._moment())
 
     def borrowed(self, operation: ops.Enqueue) -> Plan[list[ops.Enqueued]]:
         """An enqueue inside a transaction of the caller's, which may be long: it touches no rows but its own."""

@@ -9,6 +9,7 @@ from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
 from headrace.stores.plan import Plan, Statement
+from headrace.stores.postgres.heads import Heads
 from headrace.stores.statements import batches
 
 # Tombstones are kept this much longer than promised, against a clock that is set back.
@@ -17,12 +18,12 @@ CLOCK_MARGIN_US = 60 * 1_000_000
 LIVES: dict[str, Any] = {"random_us": TOMBSTONE_US, "derived_us": TOMBSTONE_DERIVED_US}
 
 
-def settle(op: ops.Settle, now: int | None) -> Plan[list[bool]]:
+def settle(op: ops.Settle, now: int | None, heads: Heads) -> Plan[list[bool]]:
     """End claims, and clear away about twice as many old tombstones as this leaves new ones."""
-    return (yield from end_claims(op.outcomes, now))
+    return (yield from end_claims(op.outcomes, now, heads))
 
 
-def end_claims(outcomes: Sequence[ops.Outcome], now: int | None) -> Plan[list[bool]]:
+def end_claims(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> Plan[list[bool]]:
     """Take every job whose token matches out of `running`; False stands where it does not.
 
     A second outcome for the same claim is stale. Rows are taken in the order of their ids, so that whoever ends the
@@ -34,33 +35,34 @@ def end_claims(outcomes: Sequence[ops.Outcome], now: int | None) -> Plan[list[bo
     answers = [False] * len(outcomes)
     for nths in batches([first[claim] for claim in sorted(first)]):
         some = [outcomes[nth] for nth in nths]
-        for matched in (yield from _end(some, now)):
+        for matched in (yield from _end(some, now, heads)):
             answers[nths[matched - 1]] = True
     return answers
 
 
-def _end(outcomes: Sequence[ops.Outcome], now: int | None) -> Plan[list[int]]:
+def _end(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> Plan[list[int]]:
     """The places, from 1, of those that matched."""
     if all(outcome.state is State.SUCCEEDED and outcome.keep_us <= 0 for outcome in outcomes):
-        return (yield from _succeed(outcomes, now))
-    matched = yield from _settle(outcomes, now)
+        return (yield from _succeed(outcomes, now, heads))
+    matched = yield from _settle(outcomes, now, heads)
     ended = set(matched)
     # somebody may have asked to cancel just then, which turns a way back into an end: look at those once more
     unclear = [nth for nth, each in enumerate(outcomes, 1) if nth not in ended and each.state not in TERMINAL]
     if unclear:
-        again = yield from _settle([outcomes[nth - 1] for nth in unclear], now)
+        again = yield from _settle([outcomes[nth - 1] for nth in unclear], now, heads)
         matched += [unclear[nth - 1] for nth in again]
     return matched
 
 
-def _succeed(outcomes: Sequence[ops.Outcome], now: int | None) -> Plan[list[int]]:
-    rows = yield Statement("settle.succeed", _claims(outcomes, now), alone=True)
-    count, matched = rows[0]
+def _succeed(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> Plan[list[int]]:
+    rows = yield Statement("settle.succeed", _claims(outcomes, now, heads), alone=True)
+    count, matched, buried_us = rows[0]
+    heads.buried(buried_us)
     return list(range(1, count + 1)) if count == len(outcomes) else list(matched or ())
 
 
-def _settle(outcomes: Sequence[ops.Outcome], now: int | None) -> Plan[list[int]]:
-    params = _claims(outcomes, now) | {
+def _settle(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> Plan[list[int]]:
+    params = _claims(outcomes, now, heads) | {
         "states": [outcome.state.value for outcome in outcomes],
         "delays": [outcome.delay_us for outcome in outcomes],
         "keeps": [outcome.keep_us for outcome in outcomes],
@@ -68,13 +70,15 @@ def _settle(outcomes: Sequence[ops.Outcome], now: int | None) -> Plan[list[int]]
         "trails": [outcome.trail for outcome in outcomes],
     }
     rows = yield Statement("settle.settle", params, alone=True)
-    return [nth for (nth,) in rows]
+    heads.buried(rows.pop()[1])
+    return [nth for nth, _ in rows]
 
 
-def _claims(outcomes: Sequence[ops.Outcome], now: int | None) -> dict[str, Any]:
+def _claims(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> dict[str, Any]:
     return {
         "now": now,
         "margin_us": CLOCK_MARGIN_US,
+        "buried_us": heads.buried_us,
         "ids": [outcome.id for outcome in outcomes],
         "tokens": [outcome.token for outcome in outcomes],
     } | LIVES

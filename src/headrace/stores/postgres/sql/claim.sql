@@ -3,13 +3,15 @@
 -- name: take
 -- All in one: a sign of life, and the head of the queues in their order. Where jobs are due nothing is done, unless
 -- :anyway: they must be made ready first. Others' locks are skipped. Each row carries the moment, the next due time,
--- the worker's claim before this one (null where nothing was done) and whether ready jobs are left behind; then the job.
+-- the worker's claim before this one (null where nothing was done), whether ready jobs are left behind, when the look
+-- at the queues ended and how long it took; then rank and place of a job, and the job. In each queue the look begins
+-- after a place (see `heads`).
 -- The lease is set, also to an earlier moment: a clock that was set back must not leave one that lasts for hours.
 with clock (now) as materialized (
     select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 ),
 line as materialized (
-    select q.name, q.nth from unnest(:queues::text[]) with ordinality as q (name, nth)
+    select q.* from unnest(:queues::text[], :ranks::integer[], :places::bigint[]) with ordinality as q (name, rank, place, nth)
 ),
 later as materialized (
     select min(d.due_us) as due_us from line as l cross join lateral (
@@ -29,11 +31,16 @@ seen as (
 picked as materialized (
     select p.spot, p.rank, p.place, l.name, l.nth from line as l cross join lateral (
         select j.ctid as spot, -j.priority as rank, j.place from headrace_jobs as j
-        where j.queue = l.name and j.state = 'ready'
+        where j.queue = l.name and j.state = 'ready' and (-j.priority, j.place) > (l.rank, l.place)
         order by -j.priority, j.place limit :limit for update skip locked
     ) as p
     where (select prior_claim from seen) < :number::bigint
     limit :limit
+),
+looked as materialized (
+    select n.picked, (extract(epoch from clock_timestamp()) * 1000000)::bigint as at_us,
+        (extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000)::bigint as took_us
+    from (select count(*) as picked from picked) as n
 ),
 taken as (
     update headrace_jobs as j set state = 'running', worker = :worker, claim = :number, claimed_us = c.now,
@@ -50,7 +57,7 @@ entered as (
 ),
 tail as materialized (select name, nth, rank, place from picked order by nth desc, rank desc, place desc limit 1)
 select c.now, d.due_us, s.prior_claim,
-    (select count(*) from picked) = :limit and (
+    k.picked = :limit and (
         exists (
             select 1 from tail as t cross join lateral (
                 select 1 from headrace_jobs as j
@@ -64,8 +71,9 @@ select c.now, d.due_us, s.prior_claim,
             where l.nth > coalesce((select nth from tail), 0)
         )
     ),
+    k.at_us, k.took_us, t.rank, t.place,
     t.id, t.queue, t.token, t.body, t.trail, t.created_us, t.base_us
-from clock as c cross join later as d left join seen as s on true left join taken as t on true
+from clock as c cross join later as d cross join looked as k left join seen as s on true left join taken as t on true
 order by t.nth, t.rank, t.place;
 
 -- name: repeat

@@ -3,7 +3,8 @@
 -- a million at once; those that somebody else deletes are skipped.
 
 -- name: succeed
--- Claims that ended well, of jobs that nobody keeps. Answers how many matched, and unless all did, which.
+-- Claims that ended well, of jobs that nobody keeps. Answers how many matched, unless all did which,
+-- and up to when tombstones are cleared away.
 with clock (now) as materialized (
     select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 ),
@@ -22,16 +23,19 @@ buried as (
 forgotten as (
     delete from headrace_gone where ctid = any (array(
         select g.ctid from headrace_gone as g
-        where g.until_us <= (select now from clock) - :margin_us::bigint
+        where g.until_us > :buried_us::bigint and g.until_us <= (select now from clock) - :margin_us::bigint
         order by g.until_us limit (select 2 * count(*) from buried) for update skip locked
     ))
+    returning until_us
 )
-select n.ended, case when n.ended < cardinality(:ids::text[]) then (select array_agg(nth) from ended) end
+select n.ended, case when n.ended < cardinality(:ids::text[]) then (select array_agg(nth) from ended) end,
+    (select max(until_us) from forgotten)
 from (select count(*) as ended from ended) as n;
 
 -- name: settle
 -- Claims that ended in whatever way, all at once; a job that would go back and was asked to cancel ends instead. The
--- token of what goes back rises, so that whoever held the old one can change nothing any more. Answers which matched.
+-- token of what goes back rises, so that whoever held the old one can change nothing any more. Answers which matched,
+-- and up to when tombstones are cleared away.
 with clock (now) as materialized (
     select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 ),
@@ -85,8 +89,11 @@ back as (
 forgotten as (
     delete from headrace_gone where ctid = any (array(
         select g.ctid from headrace_gone as g
-        where g.until_us <= (select now from clock) - :margin_us::bigint
+        where g.until_us > :buried_us::bigint and g.until_us <= (select now from clock) - :margin_us::bigint
         order by g.until_us limit (select 2 * count(*) from buried) for update skip locked
     ))
+    returning until_us
 )
-select nth from ended union all select nth from back;
+select nth, null::bigint from ended
+union all select nth, null::bigint from back
+union all select null::bigint, max(until_us) from forgotten;
