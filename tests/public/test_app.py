@@ -42,7 +42,9 @@ def test_three_slashes_are_relative_and_four_absolute(url: str, path: str) -> No
         ("shop.db", "must begin with one of sqlite://, redis://"),
         ("", "must begin with one of"),
         ("mongodb://localhost", "must begin with one of"),
-        ("postgresql://localhost/jobs", "must begin with one of"),
+        ("oracle://localhost/jobs", "must begin with one of"),
+        ("postgresql://localhost/jobs?sslmodus=off", "url cannot be read"),
+        ("postgres://localhost/jobs?pool_size=none", "pool_size is 'none' in the URL"),
         ("sqlite://shop.db", "write sqlite:///relative.db"),
         ("sqlite://", "write sqlite:///relative.db"),
         ("sqlite:///", "write sqlite:///relative.db"),
@@ -66,7 +68,7 @@ def test_a_password_is_shown_nowhere() -> None:
     assert safe_url("redis://user:secret@host:6379/0") == "redis://user:***@host:6379/0"
     assert "secret" not in repr(Headrace("redis://user:secret@host:6379/0"))
     with pytest.raises(ConfigError) as caught:
-        Headrace("mysql://user:secret@host/db")
+        Headrace("oracle://user:secret@host/db")
     assert "secret" not in str(caught.value)
 
 
