@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overload
 from urllib.parse import urlsplit
 
 from headrace.config import HEARTBEATS_PER_LEASE, Config
@@ -23,6 +23,7 @@ from headrace.definition import define
 from headrace.drivers.system import IdMaker, SystemClock
 from headrace.errors import ConfigError
 from headrace.options import checked_texts
+from headrace.outbox.mixin import EventApp
 from headrace.sending import Sender
 from headrace.task import Task
 
@@ -39,7 +40,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Headrace:
+class Headrace(EventApp):
     """An app: its store, its tasks, its settings.
 
     Safe to make at import time and to share between threads, event loops and forked processes: the store is
@@ -55,6 +56,8 @@ class Headrace:
         heartbeat: at most a third of the lease, which is the default.
         resend: how long an enqueue is sent again when the store does not answer; 0 raises at once.
         busy_timeout: SQLite only: how long a statement waits for the file.
+        outbox: URL of the database with the outbox, where the jobs live elsewhere than your data.
+        outbox_mode: "relay", or "cdc" where the table is read from the database's log and no relay may run.
 
     Raises:
         ConfigError: a setting is out of range or contradicts another, the URL is no address of a store, or the extra
@@ -70,6 +73,8 @@ class Headrace:
         heartbeat: timedelta | float | str | None = None,
         resend: timedelta | float | str = 5,
         busy_timeout: timedelta | float | str = 5,
+        outbox: str | None = None,
+        outbox_mode: Literal["relay", "cdc"] = "relay",
     ) -> None:
         lease_s = seconds(lease, "lease")
         self.config = Config(
@@ -79,6 +84,8 @@ class Headrace:
             heartbeat_s=lease_s / HEARTBEATS_PER_LEASE if heartbeat is None else seconds(heartbeat, "heartbeat"),
             resend_s=seconds(resend, "resend"),
             busy_timeout_s=seconds(busy_timeout, "busy_timeout"),
+            outbox=None if outbox is None else _checked_url(outbox),
+            outbox_mode=outbox_mode,
         )
         self.clock = SystemClock()
         self.ids: Callable[[], str] = IdMaker(self.clock)
@@ -232,13 +239,18 @@ class Headrace:
         checked_texts("queues", names)
         return Worker(self, WorkerOptions(queues=names, weights=weights, **options), id=id or worker_id())
 
+    def _make_driver(self, config: Config) -> Driver:
+        return make_driver(config)
+
     def close(self) -> None:
         """Close what synchronous calls opened. May be called twice; the app opens again when used again."""
+        self._close_outbox()
         if self._driver is not None:
             self._driver.close()
 
     async def aclose(self) -> None:
         """Close everything."""
+        await self._aclose_outbox()
         if self._driver is not None:
             await self._driver.aclose()
 

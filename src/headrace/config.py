@@ -29,6 +29,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_s: float = 10.0
     resend_s: float = 5.0  # how long an enqueue is sent again to a store that does not answer
     busy_timeout_s: float = 5.0  # SQLite: how long a statement waits for the file
+    outbox: str | None = None  # the database with the outbox; None: that of the jobs
+    outbox_mode: str = "relay"  # or "cdc"
 
     def __post_init__(self) -> None:
         if not isinstance(self.url, str):
@@ -45,6 +47,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
                 f"name is {self.name!r}, and on SQLite it begins the names of tables: use small letters, digits and "
                 "'_', not beginning with 'sqlite'"
             )
+        if self.outbox_mode not in ("relay", "cdc"):
+            raise ConfigError(f"outbox_mode is {self.outbox_mode!r}: use 'relay' or 'cdc'")
         if self.lease_s < LEAST_LEASE_S:
             raise ConfigError(f"lease is {self.lease_s:g} s: it must be at least {LEAST_LEASE_S:g} s")
         if self.heartbeat_s <= 0:

@@ -1,0 +1,1 @@
+"""Destinations of events. `jobs` serves the subscribers; the others are given routes."""
