@@ -17,7 +17,7 @@ from headrace.errors import UnreadableEnvelope
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One job. Moments are aware datetimes in UTC, on the store's clock (B143)."""
+    """One job. Moments are aware datetimes in UTC, on the store's clock."""  # B143
 
     id: str
     queue: str

@@ -27,8 +27,8 @@ class Middleware:
         """Called on the loop once the run's outcome is decided (timeouts and failures included), before it is stored.
 
         `outcome.state` and `.reason` say what it is. `job` is None when the message could not be read. An error
-        raised here is logged and changes nothing (B111).
-        """
+        raised here is logged and changes nothing.
+        """  # B111
 
     def wrap(self, job: JobContext | None, run: Run) -> Run:
         """`run` with this hook around it."""

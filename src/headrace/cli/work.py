@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.logs import LogFormat
 from headrace.cli.options import Settings, app_option, duration, pass_settings, size, verbose_option
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
 
 _POSITIVE = click.IntRange(min=1)
 
@@ -57,4 +61,17 @@ def work(settings: Settings, /, queues: str | None, log_format: LogFormat, **opt
 
     set_up(log_format, verbose=settings.verbose)
     app = settings.app()
+    _hint(app, queues)
     run_worker(lambda: app.worker(queues, **options))
+
+
+def _hint(app: Headrace, queues: str | None) -> None:
+    """A misspelt queue would leave a worker idle for ever; but jobs may be sent to any queue, so it is no error."""
+    from headrace.worker.options import parse_queues
+
+    known = sorted({task.queue for task in app.tasks.values()})
+    for queue in parse_queues(queues or ())[0]:
+        if queue not in known:
+            logging.getLogger("headrace.worker").warning(
+                "no task of this app uses queue %r; known queues: %s", queue, ", ".join(known) or "none"
+            )

@@ -112,7 +112,9 @@ def parse(url: str) -> Address:
     """
     if not isinstance(url, str):
         # B104: a client may decode answers, retry by itself, or be shared; its settings cannot be trusted.
-        raise ConfigError(f"url is a {type(url).__name__}: hand over the URL, not a client; headrace opens its own")
+        raise ConfigError(
+            f"url is of type {type(url).__name__}: hand over the URL, not a client; headrace opens its own"
+        )
     parts = urlsplit(url)
     if parts.scheme not in {"redis", "rediss", "unix"}:
         raise ConfigError(f"url starts with {parts.scheme!r}: use redis://, rediss:// or unix://")
@@ -141,6 +143,11 @@ def _check_option(name: str) -> None:
 
 def _place(scheme: str, host: str | None, port: int | None, path: str) -> dict[str, Any]:
     if scheme == "unix":
+        if host or not path.strip("/"):
+            # without a path it would be a TCP connection to localhost, and a first folder would be taken for a host
+            raise ConfigError(
+                "url names no socket: write unix:///path/to/redis.sock, with three slashes and the absolute path"
+            )
         return {"path": unquote(path)}
     place: dict[str, Any] = {"host": unquote(host) if host else "localhost", "port": port or 6379}
     if path.strip("/"):
