@@ -20,7 +20,7 @@ from headrace.drivers.mysql.aline import AsyncLine, AsyncLines
 from headrace.drivers.mysql.line import Line, Lines
 from headrace.drivers.mysql.problems import Contended
 from headrace.drivers.mysql.text import Texts
-from headrace.drivers.mysql.wakeup import Bells, MySQLWakeup
+from headrace.drivers.mysql.wakeup import Bells, MySQLWakeup, Watch
 from headrace.stores.plan import Plan
 
 R = TypeVar("R")
@@ -37,6 +37,10 @@ class SQLStore(Protocol):
 
     def plan(self, operation: ops.Operation[R]) -> Plan[R]:
         """The steps of an operation."""
+        ...
+
+    def watch(self, queues: Sequence[str]) -> Watch:
+        """The steps of one who waits for work."""
         ...
 
 
@@ -138,7 +142,9 @@ class MySQLDriver:
 
     def wakeup(self, worker: str, queues: Sequence[str]) -> MySQLWakeup:
         """Listen for jobs in `queues`."""
-        return MySQLWakeup(self._bells)
+        return MySQLWakeup(
+            self._bells, lambda: self.store.watch(queues), lambda: AsyncLine.connect(self.address, self._texts)
+        )
 
     def describe(self) -> str:
         """The address without its password."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from headrace.core import operations as ops
 from headrace.errors import ConfigError
 from headrace.stores.contract import Features, Now
 from headrace.stores.mysql import claim, enqueue, inspect, lease, look, operate, prepare, settle
+from headrace.stores.mysql.watch import Watch
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.statements import DEFAULT_PREFIX, load, migrations
 
@@ -72,6 +73,10 @@ class MySQLStore:
         others: to promote them here would lock them until the caller commits.
         """
         return enqueue.enqueue(operation, self._override(), borrowed=True)
+
+    def watch(self, queues: Sequence[str]) -> Watch:
+        """The steps of a worker that waits for work in these queues."""
+        return Watch(queues, self._override())
 
     def _override(self) -> int | None:
         return self.now() if self.now else None

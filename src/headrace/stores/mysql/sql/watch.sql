@@ -1,0 +1,21 @@
+-- Waiting for work: of all workers that are idle with the same queues, the one that holds a lock looks, the others wait
+-- for the lock. So the whole fleet asks as often as one worker, and producers have nothing to do.
+
+-- name: enter
+-- Waits for its turn for a second. :queues is a JSON list of names in hexadecimal digits.
+select get_lock(sha1(concat(database(), '/headrace_watch/', :queues)), 1);
+
+-- name: look
+-- Whether jobs are ready or due in any of these queues.
+select exists (
+    select 1 from json_table(:queues, '$[*]' columns (name varchar(2000) path '$')) as q
+    where exists (select 1 from headrace_jobs as r where r.state = 'ready' and r.queue = unhex(q.name))
+        or exists (
+            select 1 from headrace_jobs as s
+            where s.state = 'scheduled' and s.queue = unhex(q.name)
+                and s.turn <= coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))
+        )
+);
+
+-- name: leave
+select release_lock(sha1(concat(database(), '/headrace_watch/', :queues)));
