@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from headrace.core import operations as ops
 from headrace.errors import ConfigError
 from headrace.stores.contract import Features, Now
-from headrace.stores.mysql import claim, enqueue, inspect, lease, look, operate, prepare, settle
+from headrace.stores.mysql import claim, enqueue, inspect, lease, look, operate, outbox, prepare, settle
 from headrace.stores.mysql.watch import Watch
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.statements import DEFAULT_PREFIX, load, migrations
@@ -37,6 +37,7 @@ PLANS: Mapping[type[Any], Callable[[Any, int], Plan[Any]]] = {
     ops.Queues: look.queues,
     ops.Workers: look.workers,
     ops.Inspect: inspect.inspect,
+    **outbox.PLANS,
 }
 
 
