@@ -155,7 +155,11 @@ class Simulation:
         for machine in self.machines:
             machine.mend(LATEST)
         give_up = self.loop.time() + self.scenario.patience_s
-        while (self.ledger.live() or not producing.done()) and self.loop.time() < give_up:
+        # what was sent before may still take effect: an operator's replay, say, makes a job live again
+        settled_s = self.scenario.chaos_s + self.scenario.rates.late_s
+        while (
+            self.ledger.live() or not producing.done() or self.loop.time() < settled_s
+        ) and self.loop.time() < give_up:
             await asyncio.sleep(1)
             self._check_rescues()
             if len(self.ledger.violations) >= ENOUGH:
@@ -166,7 +170,7 @@ class Simulation:
         """A dead worker's job runs again within one lease and a poll, and one lease more after a cold start."""
         scenario, now_s = self.scenario, self.loop.time()
         bound_s = 2 * scenario.lease_s + 3 * scenario.heartbeat_s + scenario.grace_s
-        # somebody must live that long: processes that die or recycle within two heartbeats rescue nobody
+        # somebody must live that long: processes that die within two heartbeats rescue nobody
         watched_s = min((machine.life.started_s for machine in self.machines if not machine.ended), default=now_s)
         for entry in self.ledger.live():
             life = self.lives.get(entry.worker)

@@ -12,14 +12,18 @@ import threading
 from collections.abc import Callable
 
 from headrace.core.operations import Beat, Beaten
+from headrace.worker.handover import Handover
 from headrace.worker.retrying import Backoff, until_answered
 from headrace.worker.shared import Shared
 
 logger = logging.getLogger("headrace.worker")
 
 
+APART = 0.9  # of a heartbeat must lie between two clean beats that count
+
+
 class Heart:
-    """Beats, and counts clean beats: a worker may rescue others only after two in a row (3b.4)."""
+    """Beats, and counts clean beats: a worker may rescue others only after two in a row, a heartbeat apart (3b.4)."""
 
     def __init__(self, shared: Shared, answered: Callable[[], None]) -> None:
         """`answered` is called on the loop after each beat that the store answered."""
@@ -56,12 +60,35 @@ class Heart:
         """The store was away, or its clock has jumped: count clean beats anew."""
         self._clean = 0
 
-    async def beat_until_answered(self, refusing: tuple[type[Exception], ...] = ()) -> None:
-        """After an outage: beat before the next claim. Errors in `refusing` are raised, others waited out."""
+    def inherit(self, handover: Handover) -> None:
+        """Carry on the row of the process image before this one, unless it is too old."""
+        self._clean, self._clean_at = handover.clean_beats, handover.clean_at
+        self._shared.store_time.inherit(handover.store_us, handover.learnt_at)
+
+    def handover(self) -> Handover:
+        """For the process image that comes after this one."""
+        return Handover(self.clean_beats, self._clean_at, *self._shared.store_time.learnt)
+
+    async def first_beat(self, refusing: tuple[type[Exception], ...]) -> None:
+        """Errors in `refusing` are raised, others waited out; only an answer at once counts as a clean beat."""
+        sent, beat, beaten = await self._answered_beat(refusing)
+        self._absorb(sent, beat, beaten)
+
+    async def beat_until_answered(self) -> None:
+        """After an outage: beat before the next claim."""
         self.doubt()
-        backoff = Backoff(self._shared.rng)
-        sent, beat, beaten = await until_answered(self._beat_once, backoff, "sending a heartbeat", refusing=refusing)
+        sent, beat, beaten = await self._answered_beat(())
         self._absorb(sent, beat, beaten, clean=False)
+
+    async def _answered_beat(self, refusing: tuple[type[Exception], ...]) -> tuple[float, Beat, Beaten]:
+        async def attempt() -> tuple[float, Beat, Beaten]:
+            try:
+                return await self._beat_once()
+            except Exception:
+                self.doubt()
+                raise
+
+        return await until_answered(attempt, Backoff(self._shared.rng), "sending a heartbeat", refusing=refusing)
 
     async def run_on_loop(self) -> None:
         """Beat as a coroutine: for the simulator, whose time no thread can keep."""
@@ -113,8 +140,11 @@ class Heart:
     def _absorb(self, sent: float, beat: Beat, beaten: Beaten, *, clean: bool = True) -> None:
         """On the loop: take note of the answer to `beat`, which was sent at `sent`."""
         agrees = self._shared.store_time.learn(beaten.now_us)
-        self._clean = self.clean_beats + 1 if clean and agrees else 0
-        self._clean_at = sent
+        row = self.clean_beats
+        if not (clean and agrees):
+            self._clean, self._clean_at = 0, sent
+        elif row == 0 or sent - self._clean_at >= APART * self._shared.heartbeat_s:
+            self._clean, self._clean_at = row + 1, sent
         find = self._shared.table.find
         for held in beaten.lost:
             # one that is being settled at this moment has no handler left to stop; one that waits will not start

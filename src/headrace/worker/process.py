@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 
+from headrace.worker import handover
 from headrace.worker.runner import Exit, Leftovers, Worker
 
 try:
@@ -43,6 +44,7 @@ def run_worker(make: Callable[[], Worker]) -> None:
 
 async def _serve(make: Callable[[], Worker]) -> tuple[Exit, Leftovers]:
     worker = make()
+    worker.inherited = handover.take(os.environ)
     loop = asyncio.get_running_loop()
     for name in SIGNALS:
         number = getattr(signal, name, None)
@@ -55,6 +57,7 @@ async def _serve(make: Callable[[], Worker]) -> tuple[Exit, Leftovers]:
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(worker.stop))
     why = await worker.run()
     if why is Exit.RECYCLE:
+        handover.leave(worker.heart.handover(), os.environ)
         why = await _last_signals(worker)
     return why, worker.leftovers
 

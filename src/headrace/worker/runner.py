@@ -12,6 +12,7 @@ from headrace.core.operations import Leave
 from headrace.errors import ConfigError, StoreMisconfigured
 from headrace.worker.execute import Executor
 from headrace.worker.fetch import Fetcher
+from headrace.worker.handover import Handover
 from headrace.worker.heartbeat import Heart
 from headrace.worker.options import WorkerOptions
 from headrace.worker.recycle import Limits
@@ -56,6 +57,7 @@ class Worker:
         self._exit = Exit.STOPPED
         self._deaf = 0
         self.started = asyncio.Event()
+        self.inherited: Handover | None = None  # to be set before `run`: what the process image before this one left
 
     # -- start and stop
 
@@ -105,7 +107,9 @@ class Worker:
         upkeep = Upkeep(shared, self.executor, self.heart)
         limits = Limits(shared, self.executor, self.recycle)
         # a store that would lose jobs is refused here; later on, whatever it says, the worker waits for it
-        await shared.either(self.heart.beat_until_answered(refusing=(StoreMisconfigured, ConfigError)))
+        if self.inherited is not None:
+            self.heart.inherit(self.inherited)
+        await shared.either(self.heart.first_beat(refusing=(StoreMisconfigured, ConfigError)))
         background = [
             self._keep(part) for part in (self.settler.run, upkeep.rescue, upkeep.prune, upkeep.unhoard, limits.watch)
         ]

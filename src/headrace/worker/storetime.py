@@ -21,6 +21,15 @@ class StoreTime:
         self._store_us, self._learnt_at = store_us, self._monotonic()
         return drift_us < DRIFT_S * 1_000_000
 
+    @property
+    def learnt(self) -> tuple[int, float]:
+        """What the store last named, and when that was."""
+        return self._store_us or 0, self._learnt_at
+
+    def inherit(self, store_us: int, learnt_at: float) -> None:
+        """Begin with what another process of this machine has learnt, so that a jump since then is noticed."""
+        self._store_us, self._learnt_at = store_us, learnt_at
+
     def now_us(self) -> int:
         """Microseconds since the epoch on the store's clock; 0 before the first answer."""
         if self._store_us is None:

@@ -34,34 +34,39 @@ class Upkeep:
         self._heart = heart
 
     async def rescue(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. One that carries its predecessor's beats on begins at once: it may be gone in a second."""
         backoff = Backoff(self._shared.rng)
         while True:
+            # a store that was away must not make everybody look dead (3b.4)
+            if self._heart.clean_beats >= CLEAN_BEATS:
+                await self._rescue_once(backoff)
             await self._sleep(min(RESCUE_S, self._shared.heartbeat_s))
-            if self._heart.clean_beats < CLEAN_BEATS:
-                continue  # a store that was away must not make everybody look dead (3b.4)
-            try:
-                # beyond that the store's clock has jumped since the last beat, and the living look dead too
-                not_after_us = self._shared.store_time.now_us() + JUMP_US
-                rescued = await self._shared.driver.arun(Rescue(self._shared.options.queues, not_after_us=not_after_us))
-            except Exception as error:  # noqa: BLE001 - logged by pause()
-                # not tried again at once: by the time the store is back, leases of the living may be over (3b.4)
-                await backoff.pause(error, "rescuing jobs of dead workers")
-                continue
-            backoff.reset()
-            for orphan in rescued.jobs:
-                logger.warning(
-                    "rescued job %s from worker %s",
-                    orphan.id,
-                    orphan.worker,
-                    extra={"job_id": orphan.id, "queue": orphan.queue},
-                )
+
+    async def _rescue_once(self, backoff: Backoff) -> None:
+        try:
+            # beyond that the store's clock has jumped since the last beat, and the living look dead too
+            not_after_us = self._shared.store_time.now_us() + JUMP_US
+            rescued = await self._shared.driver.arun(Rescue(self._shared.options.queues, not_after_us=not_after_us))
+        except Exception as error:  # noqa: BLE001 - logged by pause()
+            # not tried again at once: by the time the store is back, leases of the living may be over (3b.4)
+            await backoff.pause(error, "rescuing jobs of dead workers")
+            return
+        backoff.reset()
+        for orphan in rescued.jobs:
+            logger.warning(
+                "rescued job %s from worker %s",
+                orphan.id,
+                orphan.worker,
+                extra={"job_id": orphan.id, "queue": orphan.queue},
+            )
 
     async def prune(self) -> None:
         """Until cancelled."""
         backoff = Backoff(self._shared.rng)
         prune = Prune(FAILED_AGE_US, FAILED_MOST)
-        more = False
+        # workers that live for seconds only prune as often, all together, as one that lives on
+        await asyncio.sleep(self._shared.rng.random() * PRUNE_S)
+        more = True
         while True:
             # on while there is more: what comes faster than one step a minute must not fill the store (B025)
             if not more:
