@@ -38,7 +38,8 @@ class MariaTemplate:
         first.write_text(_FIRST)
         first.chmod(0o644)
         options = ["--auth-root-authentication-method=normal", "--skip-name-resolve", "--skip-test-db", *_SMALL]
-        words = ["--no-defaults", f"--datadir={self.data}", f"--extra-file={first}", *options]
+        # Each server a directory of its own for these: one that starts clears away what it takes for left behind.
+        words = ["--no-defaults", f"--datadir={self.data}", f"--tmpdir={directory}", f"--extra-file={first}", *options]
         run_unprivileged([install, *words], directory)
 
 
@@ -73,6 +74,7 @@ class MariaServer(Server):
     def command(self, settings: dict[str, str]) -> list[str]:
         here = {
             "datadir": str(self.directory / "data"),
+            "tmpdir": str(self.directory),
             "socket": str(self.directory / "socket"),
             "pid_file": str(self.directory / "pid"),
             "bind_address": "127.0.0.1",

@@ -12,6 +12,7 @@ from asyncmy.connection import Connection
 from headrace.drivers.mysql.address import Address
 from headrace.drivers.mysql.line import PING_AFTER_S, session_steps
 from headrace.drivers.mysql.problems import is_lost, translate
+from headrace.drivers.mysql.silence import is_silent
 from headrace.drivers.mysql.text import Texts
 from headrace.drivers.run import arun
 from headrace.errors import StoreError
@@ -151,8 +152,11 @@ class AsyncLine:
 
 def _is_silent(raw: Any) -> bool:
     """Whether the stream is open, and nothing has come that nobody asked for: a goodbye, most likely."""
-    protocol = raw._proto  # noqa: SLF001 - nothing else tells whether the server has hung up
-    return not raw._stream_broken and protocol.length == protocol.pos  # noqa: SLF001
+    transport, protocol = raw._transport, raw._proto  # noqa: SLF001 - nothing else tells
+    if raw._stream_broken or protocol.length != protocol.pos:  # noqa: SLF001
+        return False
+    # the loop may not have come round to read it yet; TLS has things of its own to say
+    return transport.get_extra_info("ssl_object") is not None or is_silent(transport.get_extra_info("socket"))
 
 
 class AsyncLines:

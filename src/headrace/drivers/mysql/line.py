@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import select
-import socket
-import ssl
 import time
 from collections import deque
+from ssl import SSLSocket
 from typing import Any
 
 import pymysql  # type: ignore[import-untyped]
@@ -15,6 +13,7 @@ from pymysql.constants import CLIENT  # type: ignore[import-untyped]
 
 from headrace.drivers.mysql.address import Address
 from headrace.drivers.mysql.problems import is_lost, translate
+from headrace.drivers.mysql.silence import is_silent
 from headrace.drivers.mysql.text import Texts
 from headrace.drivers.run import run
 from headrace.errors import StoreError
@@ -120,8 +119,10 @@ class Line:
 
     def works(self) -> bool:
         """False when the server has hung up, or does not answer after a long rest."""
-        raw: socket.socket | None = self._raw._sock  # noqa: SLF001 - nothing else tells whether the server has hung up
-        if not self.usable or raw is None or not self._is_silent(raw):
+        raw = self._raw._sock  # noqa: SLF001 - nothing else tells whether the server has hung up
+        if not self.usable or raw is None:
+            return False
+        if not isinstance(raw, SSLSocket) and not is_silent(raw):  # TLS has things of its own to say
             return False
         if time.monotonic() - self._used_at > PING_AFTER_S:
             try:
@@ -129,10 +130,6 @@ class Line:
             except (pymysql.MySQLError, OSError):
                 return False
         return True
-
-    def _is_silent(self, raw: socket.socket) -> bool:
-        """Whether nothing has come that nobody asked for: a goodbye, most likely. TLS has things of its own to say."""
-        return isinstance(raw, ssl.SSLSocket) or not select.select([raw], [], [], 0)[0]
 
     def rest(self) -> None:
         """Note the time."""

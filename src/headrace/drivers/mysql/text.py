@@ -16,6 +16,7 @@ from headrace.stores.plan import Statement, Step
 PACKET = 4_000_000  # bytes of statements sent together
 TOGETHER = 200  # statements
 
+_COMMENT = re.compile(r"^--[^\n]*\n", re.MULTILINE)  # they are for readers, not for servers
 _PLAIN = re.compile(rb"[A-Za-z0-9_.:/@\-]{1,200}\Z")
 
 
@@ -38,7 +39,7 @@ class Texts:
     """Every statement of a store, compiled once."""
 
     def __init__(self, sql: Mapping[str, str]) -> None:
-        self._texts = {name: pyformat(text) for name, text in sql.items()}
+        self._texts = {name: pyformat(_COMMENT.sub("", text)) for name, text in sql.items()}
 
     def packets(self, step: Step) -> Iterator[str]:
         """What to send, one after the other."""
