@@ -1,8 +1,9 @@
 """Run a relay in a test, and sinks that misbehave when told to."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 from headrace import Headrace
@@ -59,3 +60,20 @@ class Collecting:
     @property
     def payloads(self) -> list[str]:
         return [message.payload.decode() for message in self.messages]
+
+
+async def fill(app: Headrace, number: int = 30) -> list[str]:
+    """Events of three aggregates."""
+    return [
+        await app.outbox.aadd(
+            None, "OrderCreated", payload={"n": n}, aggregate=("Order", f"o-{n % 3}"), headers={"by": "test"}
+        )
+        for n in range(number)
+    ]
+
+
+def noted(app: Headrace, text: str) -> bool:
+    """Whether a row of the SQLite outbox carries `text` as its note."""
+    with closing(sqlite3.connect(app.config.url.removeprefix("sqlite:///"))) as connection:
+        rows = connection.execute("select note from headrace_outbox").fetchall()
+    return any(text in note for (note,) in rows)

@@ -47,7 +47,8 @@ class Lane:
         """The first of `left` went through, or did not."""
         for answer in answers:
             if isinstance(answer, Exception):
-                self.error = answer
+                away = isinstance(answer, StoreUnavailable | StoreFull)
+                self.error = OutageError(str(answer)) if away else answer
                 return
             if answer:
                 self.notes[self.left[0].seq] = answer

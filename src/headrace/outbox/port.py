@@ -8,7 +8,8 @@ from typing import Protocol
 from headrace.outbox.events import Message
 
 Answer = Exception | str | None
-"""How one message fared: None is well, a text is well with a remark for operators, an exception is its own failure."""
+"""How one message fared: None is well, a text is well with a remark for operators, an exception is its own failure;
+but StoreUnavailable and StoreFull are the destination's, and cost the event no attempt."""
 
 
 class Sink(Protocol):

@@ -64,7 +64,7 @@ def claim(op: ops.ClaimEvents, now: int) -> Plan[ops.ClaimedEvents]:
 
 
 def _rows(heads: Sequence[tuple[int, bool]], each: int) -> Plan[list[ops.Row]]:
-    """The heads, and the first few behind those that are followed: one query for all is not to be had on both servers."""
+    """The heads, and the first few behind those that are followed."""
     found: list[tuple[Any, ...]] = []
     for some in steps([seq for seq, followed in heads if each == 1 or not followed]):
         found += yield Statement("outbox.rows", {"heads": some})
@@ -133,7 +133,8 @@ def view(op: ops.ViewOutbox, now: int) -> Plan[ops.OutboxView]:
 def parked(op: ops.ParkedEvents, now: int) -> Plan[list[ops.ParkedEvent]]:
     """The first of them."""
     rows = yield Statement("outbox.parked", {"limit": op.limit})
-    return [ops.ParkedEvent(*(text(part) if isinstance(part, bytes) else part for part in row)) for row in rows]
+    found: list[list[Any]] = [[text(part) if isinstance(part, bytes) else part for part in row] for row in rows]
+    return [ops.ParkedEvent(*row) for row in found]
 
 
 def _parked_of(ids: Sequence[str] | None) -> Plan[list[int]]:

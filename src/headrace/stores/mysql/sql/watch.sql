@@ -6,7 +6,7 @@
 select get_lock(sha1(concat(database(), '/headrace_watch/', :queues)), 1);
 
 -- name: look
--- Whether jobs are ready or due in any of these queues.
+-- Whether jobs are ready or due in any of these queues. Relays wait in the same way, by a queue of that name.
 select exists (
     select 1 from json_table(:queues, '$[*]' columns (name varchar(2000) path '$')) as q
     where exists (select 1 from headrace_jobs as r where r.state = 'ready' and r.queue = unhex(q.name))
@@ -14,6 +14,11 @@ select exists (
             select 1 from headrace_jobs as s
             where s.state = 'scheduled' and s.queue = unhex(q.name)
                 and s.turn <= coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))
+        )
+        or unhex(q.name) = 'headrace.outbox' and exists (
+            select 1 from headrace_outbox as e force index (due)
+            where e.status = 'pending'
+                and e.due_us <= coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))
         )
 );
 
