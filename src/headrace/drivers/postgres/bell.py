@@ -14,6 +14,7 @@ from headrace.core.states import State
 
 GAP_S = 0.05
 EVERYBODY = ""  # the hint for all queues
+CLOSE_S = 5.0
 MOST = 1_000  # queues remembered
 LONGEST = 2_000  # characters of a name that fit into a hint, whatever they are
 
@@ -26,7 +27,8 @@ class Bell:
         self._lock = threading.Lock()
         self._sent: dict[str, float] = {}
         self._late: set[str] = set()
-        self._timer: threading.Timer | None = None
+        self._timer: threading.Timer | None = None  # that has not yet run
+        self._last: threading.Timer | None = None  # that may be running
 
     def due(self, queues: Iterable[str]) -> list[str]:
         """Those of `queues` whose hint the caller shall send now."""
@@ -39,7 +41,7 @@ class Bell:
             self._sent |= dict.fromkeys(ready, now)
             self._late |= late
             if late and self._timer is None:
-                self._timer = threading.Timer(GAP_S, self._trail)
+                self._timer = self._last = threading.Timer(GAP_S, self._trail)
                 self._timer.daemon = True
                 self._timer.start()
         return ready
@@ -56,11 +58,14 @@ class Bell:
         return queues
 
     def close(self) -> None:
-        """Send what is still to be sent."""
+        """Send what is still to be sent, and wait for what is being sent."""
         with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
+            timer = self._last
+            if timer is not None:
+                timer.cancel()
         self._trail()
+        if timer is not None:
+            timer.join(CLOSE_S)
 
 
 def queues_of(operation: object, answer: object) -> set[str]:

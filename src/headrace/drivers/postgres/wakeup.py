@@ -28,6 +28,7 @@ class PostgresWakeup:
         self._listen = listen
         self._queues = {queue.encode() for queue in queues} | {EVERYBODY.encode()}
         self._connection: AsyncConnection | None = None
+        self._socket = -1
         self._attempt: asyncio.Task[None] | None = None
         self._rung = asyncio.Event()
         self._failures = 0
@@ -66,7 +67,8 @@ class PostgresWakeup:
                 continue
             self._failures = 0
             self._connection = connection
-            asyncio.get_running_loop().add_reader(connection.pgconn.socket, self._hear, connection)
+            self._socket = connection.pgconn.socket  # which a connection that is lost does not tell any more
+            asyncio.get_running_loop().add_reader(self._socket, self._hear, connection)
             self._rung.set()  # what came before this is unknown: look once
             return
 
@@ -84,7 +86,7 @@ class PostgresWakeup:
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            asyncio.get_running_loop().remove_reader(connection.pgconn.socket)
+            asyncio.get_running_loop().remove_reader(self._socket)
             connection.pgconn.finish()
 
     async def aclose(self) -> None:

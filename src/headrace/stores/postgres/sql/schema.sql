@@ -1,7 +1,10 @@
 -- The schema: whether it is there, how old it is, and who may bring it up to date.
 
 -- name: there
-select to_regclass('headrace_meta') is not null;
+-- Read from the catalog: `to_regclass` may remember from before we waited for the lock that there was nothing.
+select exists (
+    select 1 from pg_catalog.pg_class as c where c.relname = 'headrace_meta' and pg_catalog.pg_table_is_visible(c.oid)
+);
 
 -- name: versions
 select name, value from headrace_meta where name in ('schema', 'oldest');
