@@ -25,16 +25,16 @@ def crew_on(tmp_path: Path, unique_name: str) -> Iterator[Callable[..., Crew]]:
         yield make
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["sqlite", "redis", "postgres"])
 def store_url(request: pytest.FixtureRequest) -> str:
-    """Both stores that processes share."""
+    """Each store that processes share."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
 
 
 @pytest.fixture
 def both(store_url: str, crew_on: Callable[..., Crew]) -> Crew:
-    """A crew on SQLite, and one on Redis."""
+    """A crew on each of them."""
     return crew_on(store_url)
 
 
