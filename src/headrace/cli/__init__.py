@@ -58,6 +58,12 @@ def _failed() -> click.Command:
     return failed
 
 
+def _outbox() -> click.Command:
+    from headrace.cli.outbox import outbox
+
+    return outbox
+
+
 def _check() -> click.Command:
     from headrace.cli.check import check
 
@@ -96,6 +102,7 @@ COMMANDS: dict[str, tuple[Loader, str]] = {
     "worker": (_worker, "List workers: alive or gone, what they hold."),
     "why": (_why, "Say why a job is where it is."),
     "failed": (_failed, "List, show, retry, forget, prune failed jobs."),
+    "outbox": (_outbox, "Carry events out; show, retry, skip, prune them."),
     "check": (_check, "Would the waiting jobs run with this code?"),
     "schema": (_schema, "Print the envelope's JSON Schema, or prepare the store."),
     "doctor": (_doctor, "Check the store's and the app's settings."),
