@@ -13,8 +13,8 @@ import pytest
 
 import headrace
 from headrace import ConfigError, Headrace
-from headrace.app import safe_url, sqlite_path
 from headrace.drivers.memory import MemoryDriver
+from headrace.urls import safe_url, sqlite_path
 
 
 def python(code: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -263,7 +263,7 @@ def test_a_cancelled_job_can_be_looked_at_for_a_day(app: Headrace, task: Task[..
     kept = app.jobs.list("cancelled").jobs
     assert {info.id: (info.state, info.reason) for info in kept} == {
         waiting.id: (State.CANCELLED, "cancelled"),
-        running.id: (State.CANCELLED, "released"),
+        running.id: (State.CANCELLED, "cancelled"),
     }
     assert app.jobs.get(waiting.id) is not None
     jobs = holder.driver.inner.model.jobs

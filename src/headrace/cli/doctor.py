@@ -42,8 +42,8 @@ def doctor(settings: Settings, context: click.Context) -> None:
 
 
 def _settings(app: Headrace) -> Iterator[Finding]:
-    from headrace.app import safe_url
     from headrace.core.operations import Finding
+    from headrace.urls import safe_url
 
     config = app.config
     yield Finding(

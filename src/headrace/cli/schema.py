@@ -38,7 +38,7 @@ def schema(settings: Settings, *, store: bool) -> None:
 
 
 def _prepare(settings: Settings) -> None:
-    from headrace.app import safe_url
+    from headrace.urls import safe_url
 
     app = settings.app()
     app.jobs.queues()  # the first operation of a process prepares the store
