@@ -8,6 +8,7 @@ from typing import Any
 from headrace.core import operations as ops
 from headrace.stores.contract import BATCH
 from headrace.stores.mysql.enqueue import promote_from
+from headrace.stores.mysql.mend import put_aside
 from headrace.stores.mysql.text import fitting, listed, raw, steps, text
 from headrace.stores.plan import Plan, Statement
 
@@ -62,7 +63,8 @@ def _take(op: ops.Claim, now: int, queues: Sequence[str]) -> Plan[list[Row]]:
     for queue in queues:
         if (room := op.limit - len(taken)) <= 0:
             break
-        taken += yield Statement("claim.take", {"queue": raw(queue), "limit": room})
+        rows = yield Statement("claim.take", {"queue": raw(queue), "limit": room})
+        taken += yield from put_aside(rows, now)
     mark = {"worker": raw(op.worker), "number": op.number, "now": now}
     for ids in steps(sorted(row[0] for row in taken)):
         yield Statement("claim.mark", mark | {"ids": ids})

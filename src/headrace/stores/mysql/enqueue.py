@@ -15,7 +15,7 @@ import msgspec
 
 from headrace.core import operations as ops
 from headrace.stores.contract import BATCH
-from headrace.stores.mysql.text import fitting, held, light_steps, raw, steps, text
+from headrace.stores.mysql.text import fitting, held, light_steps, raised, raw, steps, text
 from headrace.stores.plan import Plan, Statement
 
 DRAW = 10_000_000  # places under one number that was drawn
@@ -167,7 +167,7 @@ class _Entry:
     def _raise_tokens(self, found: Found) -> Plan[None]:
         """An id that is used again goes on where its token stood, also after the clock was set back."""
         rows = [
-            {"id": id, "token": token + 1}
+            {"id": id, "token": raised(token, self._now)}
             for id, (until, token) in found.gone.items()
             if until <= self._now <= token and id in found.places and id not in found.ended
         ]

@@ -10,7 +10,7 @@ from headrace.core import trail
 from headrace.core.states import State
 from headrace.stores.mysql.enqueue import DRAW, draw, find_holders
 from headrace.stores.mysql.settle import cancel_waiting, forget_gone
-from headrace.stores.mysql.text import held, raw, steps, text
+from headrace.stores.mysql.text import held, raised, raw, steps, text
 from headrace.stores.plan import Plan, Statement
 
 PLACES_LEFT = 1_000_000  # numbers drawn since; a connection that drew before these has most likely gone
@@ -62,7 +62,7 @@ def _replay_some(ids: Sequence[str], first: int, now: int, answer: ops.Replayed)
         rows[id] = {
             "id": raw(id),
             "place": first + n,
-            "token": max(token + 1, now),
+            "token": raised(token, now),
             "now": now,
             "trail": trail.replayed(memory),
             "held_key": held_key,

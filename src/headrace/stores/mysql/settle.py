@@ -8,7 +8,7 @@ from typing import Any
 from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
-from headrace.stores.mysql.text import raw, shortened, steps
+from headrace.stores.mysql.text import raised, raw, shortened, steps
 from headrace.stores.plan import Plan, Statement
 
 # Tombstones are kept this much longer than promised, against a clock that is set back.
@@ -74,7 +74,7 @@ def _back(id: bytes, token: int, outcome: ops.Outcome, now: int) -> dict[str, An
     return {
         "id": id,
         "state": raw(outcome.state.value),
-        "token": max(token + 1, now),
+        "token": raised(token, now),
         "due_us": None if outcome.state is State.READY else now + outcome.delay_us,
         "reason": shortened(outcome.reason),
         "trail": outcome.trail,

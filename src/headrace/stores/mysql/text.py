@@ -16,6 +16,7 @@ STEP_BYTES = 2_000_000  # of one statement's bodies; they travel as hexadecimal 
 
 LONGEST = {"id": 800, "queue": 255, "task": 1000, "unique key": 2000, "worker": 255}  # bytes; the columns' widths
 LONGEST_REASON = 1000
+MOST_TOKEN = 2**63 - 1
 
 
 def raw(text: str) -> bytes:
@@ -29,6 +30,20 @@ def raw(text: str) -> bytes:
 def text(value: Any) -> str:
     """The text of a column."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def is_text(value: bytes) -> bool:
+    """Whether it is UTF-8."""
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def raised(token: int, now: int) -> int:
+    """The next token of a job. One that another program set to the end of the column stays there."""
+    return min(max(token + 1, now), MOST_TOKEN)
 
 
 def fitting(name: str, value: str) -> bytes:
