@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headrace.core import operations as ops
 from headrace.stores.contract import BATCH
 from headrace.stores.mysql.enqueue import promote_from
+from headrace.stores.mysql.heads import Heads, Place
 from headrace.stores.mysql.mend import put_aside
 from headrace.stores.mysql.text import fitting, listed, raw, steps, text
 from headrace.stores.plan import Plan, Statement
@@ -16,22 +16,19 @@ Look = tuple[int, int, int | None]  # position of the queue, whether jobs are re
 Row = tuple[Any, ...]
 
 
-def claim(op: ops.Claim, override: int | None) -> Plan[ops.Claimed]:
+def claim(op: ops.Claim, override: int | None, heads: Heads) -> Plan[ops.Claimed]:
     """Show a sign of life, make due jobs ready, take the head of the queues in their order."""
-    now, last, looks = yield from _look(op, override)
+    whole = not heads.knows(op.worker)
+    now, last, looks = yield from _look(op, override, ready=whole)
     yield from seen(op.worker, now + op.lease_us, op.number)
     if due := [raw(op.queues[key]) for key, _, due in looks if due is not None and due <= now]:
         yield from promote_from(due, now, max(BATCH, op.limit))
-        _, _, looks = yield from _look(op, override)
+        _, _, looks = yield from _look(op, override, ready=whole)
     rows: list[Row] = []
     if op.number == last:
         rows = yield Statement("claim.repeat", {"worker": raw(op.worker), "number": op.number})
     elif op.number > last:
-        rows = yield from _take(op, now, [op.queues[key] for key, ready, _ in looks if ready])
-        if len(rows) >= op.limit:  # else there is nothing left that others do not have in their hands
-            _, _, looks = yield from _look(op, override)
-        else:
-            looks = [(key, 0, due) for key, _, due in looks]
+        rows, looks = yield from _take(op, override, now, looks, heads)
     dues = [due for _, _, due in looks if due is not None]
     # jobs that are due but were too many to promote at once count as left behind
     more = any(ready for _, ready, _ in looks) or any(due <= now for due in dues)
@@ -39,13 +36,13 @@ def claim(op: ops.Claim, override: int | None) -> Plan[ops.Claimed]:
 
 
 def _claimed(row: Row) -> ops.ClaimedJob:
-    id, queue, token, body, trail, created, base = row
+    id, queue, token, body, trail, created, base, *_ = row
     return ops.ClaimedJob(text(id), text(queue), token, body, trail, created, base)
 
 
-def _look(op: ops.Claim, override: int | None) -> Plan[tuple[int, int, list[Look]]]:
+def _look(op: ops.Claim, override: int | None, *, ready: bool) -> Plan[tuple[int, int, list[Look]]]:
     """The moment, the worker's last claim, and how each queue stands."""
-    params = {"now": override, "worker": raw(op.worker), "queues": listed(op.queues)}
+    params = {"now": override, "worker": raw(op.worker), "queues": listed(op.queues), "ready": int(ready)}
     rows = yield Statement("claim.look", params)
     if not rows:
         rows = yield Statement("moment.now", {"now": override})
@@ -58,14 +55,35 @@ def seen(worker: str, until: int, number: int = 0) -> Plan[None]:
     yield Statement("claim.seen", {"worker": fitting("worker", worker), "until_us": until, "number": number})
 
 
-def _take(op: ops.Claim, now: int, queues: Sequence[str]) -> Plan[list[Row]]:
+def _take(
+    op: ops.Claim, override: int | None, now: int, looks: list[Look], heads: Heads
+) -> Plan[tuple[list[Row], list[Look]]]:
+    """The jobs, and how each queue stands without them."""
+    floors = heads.floors(op.worker, now)
     taken: list[Row] = []
-    for queue in queues:
+    for queue in dict.fromkeys(op.queues[key] for key, ready, _ in looks if ready):
         if (room := op.limit - len(taken)) <= 0:
             break
-        rows = yield Statement("claim.take", {"queue": raw(queue), "limit": room})
+        rows = yield from _head(queue, room, floors.get(queue))
         taken += yield from put_aside(rows, now)
     mark = {"worker": raw(op.worker), "number": op.number, "now": now}
     for ids in steps(sorted(row[0] for row in taken)):
         yield Statement("claim.mark", mark | {"ids": ids})
-    return taken
+    if len(taken) < op.limit:  # there is nothing left that others do not have in their hands
+        heads.forget(op.worker)
+        return taken, [(key, 0, due) for key, _, due in looks]
+    moment, _, looks = yield from _look(op, override, ready=not floors)
+    ends = {text(row[1]): (row[-2], row[-1]) for row in taken}  # the last of each queue
+    heads.looked(op.worker, ends, len(taken), moment, moment - now)
+    return taken, looks
+
+
+def _head(queue: str, room: int, floor: Place | None) -> Plan[list[Row]]:
+    """The first jobs of a queue; those after a place, where that is known to be quicker."""
+    params = {"queue": raw(queue), "limit": room}
+    if floor is not None:
+        rows = yield Statement("claim.take_after", params | {"turn": floor[0], "place": floor[1]})
+        if len(rows) == room:
+            return list(rows)
+        # from the head after all, also for those just seen: they are ours already, and come again
+    return list((yield Statement("claim.take", params)))

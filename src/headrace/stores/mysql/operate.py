@@ -106,7 +106,7 @@ def forget(op: ops.Forget, now: int) -> Plan[int]:
 
 def prune(op: ops.Prune, now: int) -> Plan[ops.Pruned]:
     """Delete what is over: tombstones, kept jobs, and failed ones by age and number, the oldest first."""
-    yield from forget_gone(now, op.limit)
+    yield from forget_gone(-(2**62), now, op.limit)
     yield from _delete((yield Statement("operate.old_kept", {"now": now, "limit": op.limit})))
     left = yield Statement("operate.left", {"now": now})
     failed, more = yield from _prune_failed(op, now)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from headrace.core import operations as ops
 from headrace.errors import ConfigError
 from headrace.stores.contract import Features, Now
 from headrace.stores.mysql import claim, enqueue, inspect, lease, look, operate, outbox, prepare, settle
+from headrace.stores.mysql.heads import Heads
 from headrace.stores.mysql.watch import Watch
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.statements import DEFAULT_PREFIX, load, migrations
@@ -17,9 +18,8 @@ R = TypeVar("R")
 
 LONGEST_PREFIX = 48  # a table's name may have 64 characters
 
-# These ask for the time in their first statement by themselves.
-TIMED: Mapping[type[Any], Callable[[Any, int | None], Plan[Any]]] = {
-    ops.Enqueue: enqueue.enqueue,
+# These ask for the time in their first statement by themselves, and remember what was slow.
+HOT: Mapping[type[Any], Callable[[Any, int | None, Heads], Plan[Any]]] = {
     ops.Claim: claim.claim,
     ops.Settle: settle.settle,
 }
@@ -57,6 +57,7 @@ class MySQLStore:
         if len(prefix) > LONGEST_PREFIX:
             raise ConfigError(f"prefix={prefix!r} is too long for MySQL: use at most {LONGEST_PREFIX} characters")
         self.now = now
+        self._heads = Heads()
         self._migrations = migrations(__package__, prefix)
         self.sql: Mapping[str, str] = load(__package__, prefix) | self._migrations
 
@@ -64,8 +65,10 @@ class MySQLStore:
         """The steps of `operation`; one moment holds for all of them."""
         if isinstance(operation, ops.Prepare):
             return self._prepare()
-        timed = TIMED.get(type(operation))
-        return timed(operation, self._override()) if timed else self._plan(operation)
+        if isinstance(operation, ops.Enqueue):
+            return cast("Plan[R]", enqueue.enqueue(operation, self._override()))
+        hot = HOT.get(type(operation))
+        return hot(operation, self._override(), self._heads) if hot else self._plan(operation)
 
     def borrowed(self, operation: ops.Enqueue) -> Plan[list[ops.Enqueued]]:
         """The steps of an enqueue inside a caller's own transaction, whatever its isolation.

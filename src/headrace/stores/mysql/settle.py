@@ -8,6 +8,7 @@ from typing import Any
 from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
+from headrace.stores.mysql.heads import Heads
 from headrace.stores.mysql.text import raised, raw, shortened, steps
 from headrace.stores.plan import Plan, Statement
 
@@ -18,7 +19,7 @@ SWEEP_FROM = 16  # a settle of fewer jobs clears old tombstones away only once i
 Running = dict[bytes, tuple[int, int, int]]  # id -> (token, whether somebody asked to cancel, whether it is derived)
 
 
-def settle(op: ops.Settle, override: int | None) -> Plan[list[bool]]:
+def settle(op: ops.Settle, override: int | None, heads: Heads) -> Plan[list[bool]]:
     """End claims, and clear away about twice as many old tombstones as this leaves new ones."""
     answers: list[bool] = []
     for some in steps(op.outcomes):
@@ -30,18 +31,21 @@ def settle(op: ops.Settle, override: int | None) -> Plan[list[bool]]:
         now: int = rows[0][0]
         answers += yield from end_claims(some, {id: facts for _, id, *facts in rows}, now)
         if len(some) >= SWEEP_FROM or now % SWEEP_FROM == 0:
-            yield from forget_gone(now - CLOCK_MARGIN_US, 2 * max(SWEEP_FROM, len(some)))
+            limit = 2 * max(SWEEP_FROM, len(some))
+            _, last = yield from forget_gone(heads.buried_us, now - CLOCK_MARGIN_US, limit)
+            heads.buried_us = max(heads.buried_us, last)
     return answers
 
 
-def forget_gone(before: int, limit: int) -> Plan[int]:
-    """Delete tombstones whose time was over before a moment; others may do the same meanwhile."""
-    count = 0
-    rows = yield Statement("settle.old_gone", {"before": before, "limit": limit})
-    for ids in steps(sorted(id for (id,) in rows)):
+def forget_gone(after: int, before: int, limit: int) -> Plan[tuple[int, int]]:
+    """Delete tombstones whose time was over between two moments; others may do the same meanwhile.
+
+    Answers how many went, and when the time of the last one was over.
+    """
+    rows = yield Statement("settle.old_gone", {"after": after, "before": before, "limit": limit})
+    for ids in steps(sorted(id for id, _ in rows)):
         yield Statement("settle.forget_gone", {"ids": ids})
-        count += len(ids)
-    return count
+    return len(rows), max((until for _, until in rows), default=-1)
 
 
 def end_claims(outcomes: Sequence[ops.Outcome], running: Running, now: int) -> Plan[list[bool]]:

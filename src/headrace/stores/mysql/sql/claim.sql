@@ -2,11 +2,13 @@
 
 -- name: look
 -- The moment, the worker's last claim, and for each queue whether jobs are ready and when the next scheduled one is due.
--- :queues is a JSON list of names in hexadecimal digits.
+-- :queues is a JSON list of names in hexadecimal digits. Whether jobs are ready is not asked where :ready is 0: it may
+-- mean to walk over dead rows by the thousand.
 select coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))),
     (select w.last_claim from headrace_workers as w where w.worker = :worker),
     q.position - 1,
-    exists (select 1 from headrace_jobs as r where r.state = 'ready' and r.queue = unhex(q.name)),
+    case when :ready then exists (select 1 from headrace_jobs as r where r.state = 'ready' and r.queue = unhex(q.name))
+        else 1 end,
     (select s.turn from headrace_jobs as s where s.state = 'scheduled' and s.queue = unhex(q.name) order by s.turn limit 1)
 from json_table(:queues, '$[*]' columns (position for ordinality, name varchar(2000) path '$')) as q
 order by q.position;
@@ -19,8 +21,14 @@ on duplicate key update lease_until_us = :until_us, last_claim = greatest(last_c
 
 -- name: take
 -- The head of one queue, without those that other claims have in their hands.
-select id, queue, token, body, trail, created_us, base_us from headrace_jobs force index (line)
+select id, queue, token, body, trail, created_us, base_us, turn, place from headrace_jobs force index (line)
 where state = 'ready' and queue = :queue order by turn, place limit :limit for update skip locked;
+
+-- name: take_after
+-- The same from a place on, within one turn.
+select id, queue, token, body, trail, created_us, base_us, turn, place from headrace_jobs force index (line)
+where state = 'ready' and queue = :queue and turn = :turn and place > :place
+order by turn, place limit :limit for update skip locked;
 
 -- name: mark
 -- Unique until the start: the key is free from here on.
@@ -31,6 +39,6 @@ where id in :ids;
 
 -- name: repeat
 -- The answer of a claim whose reply was lost.
-select id, queue, token, body, trail, created_us, base_us from headrace_jobs
+select id, queue, token, body, trail, created_us, base_us, turn, place from headrace_jobs
 where worker = :worker and state = 'running' and claim = :number
 order by turn, place;

@@ -33,7 +33,8 @@ where id = :id;
 
 -- name: old_gone
 -- Tombstones go a few at a time, so that no upkeep has to delete a million at once; each is taken by one transaction.
-select id from headrace_gone force index (until_us) where until_us <= :before order by until_us limit :limit for update skip locked;
+select id, until_us from headrace_gone force index (until_us)
+where until_us >= :after and until_us <= :before order by until_us limit :limit for update skip locked;
 
 -- name: forget_gone
 delete from g using headrace_gone as g force index (primary) where g.id in :ids;
