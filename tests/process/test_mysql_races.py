@@ -152,6 +152,16 @@ def test_a_rescue_that_comes_after_a_heartbeat_finds_nobody_dead(driver: MySQLDr
     assert driver.run(settle([claimed])) == [True]
 
 
+def test_a_claim_repeated_while_the_first_is_under_way_has_the_same_jobs(driver: MySQLDriver, mysql_url: str) -> None:
+    """3b.3: a worker that lost patience, not the connection."""
+    enqueue(driver.run, *"abc")
+    again = ops.Claim("w", 1, ("q",), 2, LEASE)
+    first, second = while_half_done(driver, mysql_url, again, again)
+    assert [each.id for each in first.jobs] == ["a", "b"]
+    assert second.jobs == first.jobs
+    assert [each.id for each in claim(driver.run, 2, 5)] == ["c"]
+
+
 def test_settle_cancel_and_rescue_at_once_end_a_job_one_way(driver: MySQLDriver) -> None:
     for n in range(25):
         enqueue(driver.run, job(f"{n}", unique="k"))

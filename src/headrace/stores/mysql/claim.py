@@ -19,8 +19,8 @@ Row = tuple[Any, ...]
 def claim(op: ops.Claim, override: int | None, heads: Heads) -> Plan[ops.Claimed]:
     """Show a sign of life, make due jobs ready, take the head of the queues in their order."""
     whole = not heads.knows(op.worker)
+    yield from seen(op.worker, override, op.lease_us, op.number)
     now, last, looks = yield from _look(op, override, ready=whole)
-    yield from seen(op.worker, now + op.lease_us, op.number)
     if due := [raw(op.queues[key]) for key, _, due in looks if due is not None and due <= now]:
         yield from promote_from(due, now, max(BATCH, op.limit))
         _, _, looks = yield from _look(op, override, ready=whole)
@@ -46,13 +46,14 @@ def _look(op: ops.Claim, override: int | None, *, ready: bool) -> Plan[tuple[int
     rows = yield Statement("claim.look", params)
     if not rows:
         rows = yield Statement("moment.now", {"now": override})
-        return rows[0][0], 0, []
+        return rows[0][0], op.number, []
     return rows[0][0], rows[0][1] or 0, [row[2:] for row in rows]
 
 
-def seen(worker: str, until: int, number: int = 0) -> Plan[None]:
-    """Extend the worker's lease and note its claim."""
-    yield Statement("claim.seen", {"worker": fitting("worker", worker), "until_us": until, "number": number})
+def seen(worker: str, now: int | None, lease_us: int, number: int = 0) -> Plan[None]:
+    """Extend the worker's lease, from now or the store's own moment, and note its claim."""
+    params = {"worker": fitting("worker", worker), "now": now, "lease_us": lease_us, "number": number}
+    yield Statement("claim.seen", params)
 
 
 def _take(

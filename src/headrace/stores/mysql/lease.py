@@ -15,7 +15,7 @@ from headrace.stores.plan import Plan, Statement
 
 def beat(op: ops.Beat, now: int) -> Plan[ops.Beaten]:
     """Extend the worker's lease and compare what it knows with what the store holds for it."""
-    yield from seen(op.worker, now + op.lease_us)
+    yield from seen(op.worker, now, op.lease_us)
     rows = yield Statement("lease.held", {"worker": raw(op.worker)})
     mine = {text(id): (token, cancel) for id, token, _, cancel in rows}
     lost: list[ops.Held] = []

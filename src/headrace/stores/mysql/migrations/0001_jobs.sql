@@ -90,11 +90,13 @@ create table if not exists headrace_gone (
 ) engine = innodb row_format = dynamic default charset = utf8mb4;
 
 -- name: workers
--- One row per worker: a heartbeat writes this row and no job's.
+-- One row per worker: a heartbeat writes this row and no job's. `previous_claim` was the last one before this row was
+-- written last.
 create table if not exists headrace_workers (
     worker varbinary(255) not null primary key,
     lease_until_us bigint not null,
-    last_claim bigint not null
+    last_claim bigint not null,
+    previous_claim bigint not null
 ) engine = innodb row_format = dynamic default charset = utf8mb4;
 
 -- name: queues

@@ -1,11 +1,11 @@
 -- Workers take jobs: claim, and what a claim looks at.
 
 -- name: look
--- The moment, the worker's last claim, and for each queue whether jobs are ready and when the next scheduled one is due.
+-- The moment, the worker's last claim before it was seen, and for each queue whether jobs are ready and when the next scheduled one is due.
 -- :queues is a JSON list of names in hexadecimal digits. Whether jobs are ready is not asked where :ready is 0: it may
 -- mean to walk over dead rows by the thousand.
 select coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))),
-    (select w.last_claim from headrace_workers as w where w.worker = :worker),
+    (select w.previous_claim from headrace_workers as w where w.worker = :worker),
     q.position - 1,
     case when :ready then exists (select 1 from headrace_jobs as r where r.state = 'ready' and r.queue = unhex(q.name))
         else 1 end,
@@ -15,9 +15,12 @@ order by q.position;
 
 -- name: seen
 -- A sign of life. The lease is set, also to an earlier moment: a clock that was set back must not leave one that
--- lasts for hours.
-insert into headrace_workers (worker, lease_until_us, last_claim) values (:worker, :until_us, :number)
-on duplicate key update lease_until_us = :until_us, last_claim = greatest(last_claim, :number);
+-- lasts for hours. Of two claims of one worker the later waits here, and sees the number of the other.
+insert into headrace_workers (worker, lease_until_us, last_claim, previous_claim)
+values (:worker, coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))) + :lease_us, :number, 0)
+on duplicate key update
+    lease_until_us = coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))) + :lease_us,
+    previous_claim = last_claim, last_claim = greatest(last_claim, :number);
 
 -- name: take
 -- The head of one queue, without those that other claims have in their hands.
