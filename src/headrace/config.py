@@ -36,7 +36,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(self.url, str):
             # a client may decode answers, retry by itself, or be shared: its settings cannot be trusted (B104)
             raise ConfigError(
-                f"url is a {type(self.url).__name__}: hand over the URL; headrace opens its own connections"
+                f"url is of type {type(self.url).__name__}: hand over the URL; headrace opens its own connections"
             )
         if not _NAME.match(self.name):
             raise ConfigError(

@@ -299,7 +299,7 @@ def test_a_client_is_no_url(decode_responses: bool) -> None:
     import redis
 
     client = redis.Redis(decode_responses=decode_responses)
-    with pytest.raises(ConfigError, match="url is a Redis: hand over the URL"):
+    with pytest.raises(ConfigError, match="url is of type Redis: hand over the URL"):
         Headrace(client)  # type: ignore[arg-type]
     client.close()
 

@@ -130,6 +130,17 @@ def test_only_the_named_queues_are_worked_on(shop: Shop) -> None:
     )
 
 
+def test_a_queue_that_no_task_uses_is_hinted_at(shop: Shop) -> None:
+    """It is no error, for jobs may be sent to any queue; but a misspelt one would leave a worker idle for ever."""
+    worker = shop.work("--queues", "mail,nosuch")
+    shop.run("enqueue", "mail", "order_id=1")
+    shop.wait_for("mail 1")
+    worker.terminate()
+    assert worker.wait(20) == 0
+    assert "no task of this app uses queue 'nosuch'; known queues: " in shop.log()
+    assert "uses queue 'mail'" not in shop.log()
+
+
 def test_twice_runs_every_handler_twice(shop: Shop) -> None:
     worker = shop.work("--twice")
     shop.run("enqueue", "mail", "order_id=1")

@@ -55,6 +55,8 @@ def test_three_slashes_are_relative_and_four_absolute(url: str, path: str) -> No
         ("redis://localhost:none/0", "no valid port"),
         ("redis://localhost:6379/first", "no valid port or database"),
         ("redis://localhost?retries=3", "retries is no option of a Redis URL"),
+        ("unix://", "url names no socket"),
+        ("unix://run/redis.sock", "url names no socket"),
         ("rediss://localhost?socket_timeout=long", "socket_timeout is 'long'"),
     ],
 )

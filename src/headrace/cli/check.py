@@ -6,8 +6,9 @@ import click
 
 from headrace.cli.exits import ExitCode
 from headrace.cli.options import Settings, common, pass_settings
-from headrace.cli.output import counted, note, say, say_json, table
+from headrace.cli.output import note, say, say_json, table
 from headrace.cli.progress import progress
+from headrace.core.wording import counted
 
 
 @click.command()

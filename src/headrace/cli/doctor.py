@@ -10,7 +10,8 @@ import click
 
 from headrace.cli.exits import ExitCode
 from headrace.cli.options import Settings, common, pass_settings
-from headrace.cli.output import counted, now_us, printable, say, say_json
+from headrace.cli.output import now_us, printable, say, say_json
+from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from headrace.cli.output import counted, note, say, say_json
+from headrace.cli.output import note, say, say_json
 from headrace.cli.progress import progress
+from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

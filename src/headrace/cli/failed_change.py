@@ -9,10 +9,11 @@ import click
 
 from headrace.cli.exits import ExitCode
 from headrace.cli.options import Settings, common, duration, pass_settings
-from headrace.cli.output import counted, note, now_us, say, say_json
+from headrace.cli.output import note, now_us, say, say_json
 from headrace.cli.progress import Progress, progress
 from headrace.cli.selecting import Selection, confirm, confirmation, count, selection, show_sample
 from headrace.core.states import LIVE, TERMINAL, State
+from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

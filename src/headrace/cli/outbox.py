@@ -8,8 +8,9 @@ import click
 
 from headrace.cli.logs import LogFormat
 from headrace.cli.options import NotFound, Settings, app_option, common, duration, pass_settings, verbose_option
-from headrace.cli.output import age, counted, facts, iso, note, say, say_json, shortened, table
+from headrace.cli.output import age, facts, iso, note, say, say_json, shortened, table
 from headrace.cli.selecting import confirm
+from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from headrace.core.outbox import OutboxView, ParkedEvent

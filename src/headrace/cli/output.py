@@ -99,11 +99,6 @@ def say_json(value: Any) -> None:
     say(as_json(value))
 
 
-def counted(number: int, what: str) -> str:
-    """`1 job`, `1,200 jobs`."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
 def iso(moment_us: int | None) -> str | None:
     """A moment in microseconds since the epoch as ISO-8601 in UTC with its offset; None stays None."""
     if moment_us is None:

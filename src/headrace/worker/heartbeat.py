@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 
 from headrace.core.operations import Beat, Beaten
+from headrace.core.wording import counted
 from headrace.worker.handover import Handover
 from headrace.worker.retrying import Backoff, until_answered
 from headrace.worker.shared import Shared
@@ -154,7 +155,7 @@ class Heart:
             if (work := find(held)) is not None and not work.ended and work.interrupt("cancel"):
                 logger.info("cancelling job %s on request", held.id, extra=work.describe())
         if beaten.released:
-            logger.warning("%d jobs of a lost claim reply were given back", beaten.released)
+            logger.warning("given back, as the reply to their claim was lost: %s", counted(beaten.released, "job"))
         lost = set(beaten.lost)
         for held in beat.held:
             if held not in lost and (work := find(held)) is not None:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from headrace.core.operations import Leave
+from headrace.core.wording import counted
 from headrace.errors import ConfigError, StoreMisconfigured
 from headrace.worker.execute import Executor
 from headrace.worker.fetch import Fetcher
@@ -102,10 +103,10 @@ class Worker:
         self.settler = Settler(driver, self.id, shared.table, shared.rng)
         self.executor = Executor(shared, self.settler)
         self.heart = Heart(shared, answered=self.executor.resume)
+        limits = Limits(shared, self.executor, self.recycle)  # refuses what can never hold, before anything is opened
         wakeup = driver.wakeup(self.id, self.options.queues)
         self.fetcher = Fetcher(shared, self.executor, self.settler, self.heart, wakeup, nothing_left=self._nothing_left)
         upkeep = Upkeep(shared, self.executor, self.heart)
-        limits = Limits(shared, self.executor, self.recycle)
         # a store that would lose jobs is refused here; later on, whatever it says, the worker waits for it
         if self.inherited is not None:
             self.heart.inherit(self.inherited)
@@ -125,7 +126,7 @@ class Worker:
         finally:
             await self._hand_back()
             await self._close(background)
-        logger.info("worker %s %s after %d jobs", self.id, self._exit.value, self.executor.finished)
+        logger.info("worker %s %s after %s", self.id, self._exit.value, counted(self.executor.finished, "job"))
         return self._exit
 
     def _keep(self, part: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
@@ -145,9 +146,10 @@ class Worker:
         """Finish within grace; then cancel, and hand back what does not end even so."""
         self.executor.release_waiting()
         if not self._told.is_set() and not await self._quiet_unless(self._told, RECYCLE_S) and not self._told.is_set():
-            logger.warning("%d jobs still run after %.0f s: recycling all the same", self.executor.running, RECYCLE_S)
+            left = counted(self.executor.running, "job")
+            logger.warning("recycling after %.0f s all the same, with %s running", RECYCLE_S, left)
         if self._told.is_set() and not await self._quiet_unless(self._hurry, self.options.grace):
-            logger.warning("grace is over: handing back %d running jobs", self.executor.running)
+            logger.warning("grace is over: handing back %s", counted(self.executor.running, "running job"))
 
     async def _hand_back(self) -> None:
         """Cancel what still runs, also when the worker itself was cancelled, and give back what does not end."""
@@ -193,7 +195,7 @@ class Worker:
         async def leave() -> None:
             released = await self.shared.driver.arun(Leave(self.id, self.options.queues))
             if released:
-                logger.warning("handed back %d jobs that did not end", released)
+                logger.warning("handed back %s that did not end", counted(released, "job"))
 
         try:
             if not await self._within(leave(), FLUSH_S):

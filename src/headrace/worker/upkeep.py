@@ -9,6 +9,7 @@ import asyncio
 import logging
 
 from headrace.core.operations import Prune, Rescue
+from headrace.core.wording import counted
 from headrace.worker.execute import Executor
 from headrace.worker.heartbeat import Heart
 from headrace.worker.retrying import Backoff, until_answered
@@ -80,7 +81,9 @@ class Upkeep:
             started = executor.finished
             await asyncio.sleep(WAITED_S)
             if executor.waiting and executor.finished == started:
-                logger.info("giving back %d jobs claimed ahead: every slot is busy", executor.release_waiting())
+                logger.info(
+                    "giving back %s claimed ahead: every slot is busy", counted(executor.release_waiting(), "job")
+                )
 
     async def _sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds * (0.75 + 0.5 * self._shared.rng.random()))

@@ -82,7 +82,9 @@ def parse(url: str) -> Address:
         ConfigError: it is no such URL, it names no database, or an option is unknown or has no such value.
     """
     if not isinstance(url, str):
-        raise ConfigError(f"url is a {type(url).__name__}: hand over the URL, not a client; headrace opens its own")
+        raise ConfigError(
+            f"url is of type {type(url).__name__}: hand over the URL, not a client; headrace opens its own"
+        )
     parts = urlsplit(url)
     if parts.scheme not in {"mysql", "mariadb"}:
         raise ConfigError(f"url starts with {parts.scheme!r}: use mysql:// or mariadb://")
