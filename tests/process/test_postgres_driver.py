@@ -22,7 +22,8 @@ from headrace.core.states import State
 from headrace.drivers.postgres import PostgresDriver
 from headrace.drivers.postgres.address import PINS, parse
 from headrace.drivers.postgres.arrays import literal
-from headrace.errors import ConfigError, StoreMisconfigured
+from headrace.errors import ConfigError, StoreError, StoreMisconfigured
+from headrace.stores.postgres import PostgresStore
 from tests.process.postgres_jobs import ask, open_driver, plain
 from tests.process.redis_jobs import claim, drain, enqueue, job, settle
 from tests.servers import PostgresServer
@@ -372,3 +373,17 @@ def test_a_long_transaction_of_somebody_else_does_not_make_each_claim_walk_over_
         assert driver.run(claim(3, 1)).jobs[0].id == "urgent"
         assert len(driver.run(claim(4, 2000)).jobs) == 1000
         assert heads.floors("w", ["q"])[0][1] < 0  # a look that finds the end of the line is followed by a whole one
+
+
+def test_a_key_that_never_stays_long_enough_is_an_error_in_the_end() -> None:
+    """A plan gives up instead of looking for ever."""
+    plan = PostgresStore().plan(enqueue(job("a", unique="k")))
+    steps = [next(plan)]
+
+    def answer_for_ever() -> None:
+        answers = itertools.cycle([[(1, 0, None, None)], [("a", "q", False, None)]])
+        steps.extend(map(plan.send, answers))
+
+    with pytest.raises(StoreError, match="changes hands too quickly"):
+        answer_for_ever()
+    assert steps[0] == next(iter(PostgresStore().plan(enqueue(job("a", unique="k")))))

@@ -1,5 +1,6 @@
 """What happens between statements of two connections, staged with real locks or run against each other in threads."""
 
+import asyncio
 import itertools
 import random
 import threading
@@ -14,7 +15,7 @@ import pytest
 from headrace.core import operations as ops
 from headrace.core.states import State
 from headrace.drivers.postgres import PostgresDriver
-from headrace.errors import StoreError
+from headrace.errors import InvalidArguments
 from tests.process.postgres_jobs import ask, open_driver, plain
 from tests.process.redis_jobs import claim, drain, enqueue, job
 from tests.waiting import wait_until
@@ -328,17 +329,62 @@ def driver_url(driver: PostgresDriver) -> str:
     return f"postgresql://{of['user']}@{of['host']}:{of['port']}/{of['dbname']}"
 
 
-def test_a_key_that_never_stays_long_enough_is_an_error_in_the_end() -> None:
-    """A plan gives up instead of looking for ever."""
-    from headrace.stores.postgres import PostgresStore
+# -- many at once
 
-    plan = PostgresStore().plan(enqueue(job("a", unique="k")))
-    steps = [next(plan)]
 
-    def answer_for_ever() -> None:
-        answers = itertools.cycle([[(1, 0, None, None)], [("a", "q", False, None)]])
-        steps.extend(map(plan.send, answers))
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_many_jobs_are_copied_in_and_known_ones_are_answered(driver: PostgresDriver, colour: str) -> None:
+    """In the order of the call, with delays, whatever is known of some of them already."""
 
-    with pytest.raises(StoreError, match="changes hands too quickly"):
-        answer_for_ever()
-    assert steps[0] == next(iter(PostgresStore().plan(enqueue(job("a", unique="k")))))
+    def run(operation: Any) -> Any:
+        if colour == "sync":
+            return driver.run(operation)
+
+        async def once() -> Any:
+            answer = await driver.arun(operation)
+            await driver.aclose()
+            return answer
+
+        return asyncio.run(once())
+
+    many = [job(f"j{n:04}", derived=True) for n in range(1500)]
+    later = [job(f"k{n:04}", delay_us=3_600_000_000, priority=3) for n in range(200)]
+    assert {answer.status for answer in run(enqueue(*many, *later))} == {"new"}
+    assert {answer.status for answer in run(enqueue(*many, *later))} == {"exists"}
+    assert drain(driver.run, limit=500) == [each.id for each in many]
+    mixed = [*many[:3], *[job(f"m{n}") for n in range(300)]]
+    assert [answer.status for answer in run(enqueue(*mixed))] == ["exists"] * 3 + ["new"] * 300
+    assert driver.run(ops.Queues())[0].scheduled == 200
+    with pytest.raises(InvalidArguments):
+        run(enqueue(*[job(f"n{n}") for n in range(300)], job("a\x00b")))
+    assert driver.run(ops.Get("n0")) is None  # all or none
+
+
+def test_producers_of_the_same_many_jobs_store_each_once(driver: PostgresDriver) -> None:
+    """Both find the ids new; one of them then meets the rows of the other, and looks again."""
+    jobs = [job(f"j{n:03}") for n in range(400)]
+
+    def produce() -> list[str]:
+        return [answer.status for answer in driver.run(enqueue(*jobs))]
+
+    answers = together(*[produce] * 4)
+    assert sum(statuses.count("new") for statuses in answers) == 400
+    assert all(set(statuses) <= {"new", "exists"} for statuses in answers)
+    assert sorted(drain(driver.run)) == [each.id for each in jobs]
+
+
+def test_a_job_that_comes_and_goes_while_many_are_copied_does_not_come_back(
+    driver: PostgresDriver,
+    other: Other,
+    beside: Callable[[Any], "Future[Any]"],
+    blocked: Callable[[], None],
+    unique_name: str,
+) -> None:
+    other.execute(STORE.format(name=unique_name).encode(), {"id": "a", "key": None})
+    resent = beside(enqueue(job("a"), *[job(f"j{n}") for n in range(200)]))
+    blocked()
+    other.execute(f"delete from {unique_name}_jobs where id = 'a'".encode())
+    other.execute(f"insert into {unique_name}_gone values ('a', {2**62}, 2)".encode())
+    other.commit()
+    assert len(resent.result(10)) == 201
+    assert len(drain(driver.run)) == 200

@@ -35,5 +35,17 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     args: tuple[Any, ...] = ()
 
 
-Step = Statement | Call
+class Load(msgspec.Struct, frozen=True, gc=False):
+    """Many new rows for one table by the quickest way there is (`copy`), the statement by its name.
+
+    `types` are the columns', in the order of `rows`. The answer is True; it is False where one of the rows is there
+    already, and then none of them is stored while the transaction goes on.
+    """
+
+    sql: str
+    types: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+Step = Statement | Call | Load
 Plan = Generator[Step, Any, R]

@@ -6,6 +6,7 @@ import select
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from psycopg.errors import UniqueViolation
 from psycopg.pq import ExecStatus
 
 from headrace.drivers.paramstyle import pyformat
@@ -19,7 +20,7 @@ from headrace.drivers.postgres.connection import (
     open_connection,
 )
 from headrace.drivers.run import arun, run
-from headrace.stores.plan import Plan, Statement, Step
+from headrace.stores.plan import Load, Plan, Statement, Step
 
 R = TypeVar("R")
 
@@ -36,6 +37,10 @@ class Statements:
 
     def __init__(self, sql: Mapping[str, str]) -> None:
         self._compiled = {name: pyformat(text).encode() for name, text in sql.items()}
+
+    def text(self, name: str) -> bytes:
+        """One that has no parameters."""
+        return self._compiled[name]
 
     def of(self, step: Step) -> tuple[bytes, dict[str, Any]]:
         """Text and parameters of a step."""
@@ -73,8 +78,10 @@ class Line:
             raise
         return answer
 
-    def execute(self, step: Step) -> Rows:
+    def execute(self, step: Step) -> Any:
         """Carry out one step."""
+        if isinstance(step, Load):
+            return self._load(step)
         query, params = self._statements.of(step)
         connection = self.connection
         alone = isinstance(step, Statement) and step.alone
@@ -88,6 +95,19 @@ class Line:
             if alone:
                 connection.execute(b"commit")
         return _rows(cursor)
+
+    def _load(self, step: Load) -> bool:
+        connection = self.connection
+        connection.execute(b"savepoint headrace")
+        try:
+            with connection.cursor().copy(self._statements.text(step.sql)) as copy:
+                copy.set_types(step.types)
+                for row in step.rows:
+                    copy.write_row(row)
+        except UniqueViolation:
+            connection.execute(b"rollback to headrace")
+            return False
+        return True
 
     def notify(self, queues: list[str]) -> None:
         """Send a hint for each queue, in a transaction of its own."""
@@ -139,8 +159,10 @@ class AsyncLine:
             raise
         return answer
 
-    async def execute(self, step: Step) -> Rows:
+    async def execute(self, step: Step) -> Any:
         """Carry out one step."""
+        if isinstance(step, Load):
+            return await self._load(step)
         query, params = self._statements.of(step)
         connection = self.connection
         alone = isinstance(step, Statement) and step.alone
@@ -154,6 +176,19 @@ class AsyncLine:
             if alone:
                 await connection.execute(b"commit")
         return await _arows(cursor)
+
+    async def _load(self, step: Load) -> bool:
+        connection = self.connection
+        await connection.execute(b"savepoint headrace")
+        try:
+            async with connection.cursor().copy(self._statements.text(step.sql)) as copy:
+                copy.set_types(step.types)
+                for row in step.rows:
+                    await copy.write_row(row)
+        except UniqueViolation:
+            await connection.execute(b"rollback to headrace")
+            return False
+        return True
 
     async def notify(self, queues: list[str]) -> None:
         """Send a hint for each queue, in a transaction of its own."""

@@ -8,8 +8,10 @@ from typing import Any
 from headrace.core import operations as ops
 from headrace.errors import StoreUnavailable
 from headrace.stores.contract import BATCH
-from headrace.stores.plan import Plan, Statement
+from headrace.stores.plan import Load, Plan, Statement
 
+COPIED = 100  # from so many on, jobs are copied in
+COLUMNS = ("text", "text", "text", "text", "int4", *["int8"] * 5, "bool", "text", "int8", "bytea")
 TRIES = 10  # looks at a unique key that is free whenever we look and taken whenever we write
 
 Answers = dict[str, ops.Enqueued]
@@ -18,14 +20,22 @@ Answers = dict[str, ops.Enqueued]
 def enqueue(op: ops.Enqueue, now: int | None, *, promoting: bool = True) -> Plan[list[ops.Enqueued]]:
     """Store what is new, in one statement, which needs no transaction unless its jobs might have to be looked at again.
 
+    Many jobs without unique keys are copied in; where one of them is known, they all go the other way.
+
     `promoting`: due jobs of the same queues become ready first, so that they are not overtaken.
     """
     runs = list(_runs(op.jobs))
-    alone = len(runs) <= 1 and (len(op.jobs) == 1 or all(job.unique is None for job in op.jobs))
+    keyless = all(job.unique is None for job in op.jobs)
+    copying = promoting and keyless and len(op.jobs) >= COPIED
+    alone = len(runs) <= 1 and (len(op.jobs) == 1 or keyless) and not copying
     promote = sorted({job.queue for job in op.jobs}) if promoting else []
     answers: list[ops.Enqueued] = []
     for jobs in runs:
         found: Answers = {}
+        if copying and (yield from _copy(jobs, now, promote)):
+            answers += [ops.Enqueued("new", job.id) for job in jobs]
+            promote = []
+            continue
         yield from _store(jobs, now, promote, found, alone=alone)
         answers += [found[job.id] for job in jobs]
         promote = []
@@ -44,6 +54,36 @@ def _runs(jobs: Sequence[ops.NewJob]) -> Iterator[list[ops.NewJob]]:
         ids.add(job.id)
     if run:
         yield run
+
+
+def _copy(jobs: Sequence[ops.NewJob], now: int | None, promote: list[str]) -> Plan[bool]:
+    """Store jobs the quick way, which is only for ids that are all new; else none is stored."""
+    params = {"now": now, "promote": promote, "most": BATCH, "ids": [job.id for job in jobs]}
+    moment, unheard = (yield Statement("enqueue.look", params))[0]
+    if not unheard:
+        return False
+    stored: bool = yield Load("enqueue.copy", COLUMNS, [_row(job, moment) for job in jobs])
+    return stored
+
+
+def _row(job: ops.NewJob, now: int) -> tuple[Any, ...]:
+    due = job.due_us if job.due_us is not None else now + max(0, job.delay_us)
+    return (
+        job.id,
+        job.queue,
+        job.task,
+        "ready" if due <= now else "scheduled",
+        job.priority,
+        now,
+        now,
+        now,
+        due,
+        max(now, due),
+        job.derived,
+        job.unique_until,
+        job.unique_us,
+        job.body,
+    )
 
 
 def _store(

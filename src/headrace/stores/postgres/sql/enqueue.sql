@@ -60,6 +60,39 @@ select c.now, n.stored,
     ) end
 from clock as c cross join (select count(*) as stored from stored) as n;
 
+-- name: look
+-- Before many jobs are copied in: make due jobs ready, and see whether none of these ids was ever heard of.
+with clock (now) as materialized (
+    select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+),
+due as materialized (
+    select d.spot from unnest(:promote::text[]) as q (name) cross join lateral (
+        select j.ctid as spot, j.due_us, j.place from headrace_jobs as j
+        where j.queue = q.name and j.state = 'scheduled' and j.due_us <= (select now from clock)
+        order by j.due_us, j.place limit :most for update skip locked
+    ) as d
+    order by d.due_us, d.place limit :most
+),
+moving as materialized (select spot, nextval('headrace_place') as place from due),
+promoted as (
+    update headrace_jobs as j set state = 'ready', place = m.place from moving as m where j.ctid = m.spot
+)
+select c.now, not exists (
+    select 1 from unnest(:ids::text[]) as n (id)
+    where coalesce(
+        (select j.id from headrace_jobs as j where j.id = n.id),
+        (select e.id from headrace_ended as e where e.id = n.id),
+        (select g.id from headrace_gone as g where g.id = n.id)
+    ) is not null
+)
+from clock as c;
+
+-- name: copy
+-- The columns in the order of `enqueue.COLUMNS`; the others have their defaults, a place at the end of the line among them.
+copy headrace_jobs (
+    id, queue, task, state, priority, token, created_us, base_us, due_us, since_us, derived, unique_until, unique_us, body
+) from stdin (format binary);
+
 -- name: why
 -- Once more, for those that were neither stored nor explained: another transaction was in the way and has ended.
 select n.id, n.queue,
