@@ -1,11 +1,18 @@
 """Servers with settings of their own, users who may do little, and how we say what is wrong."""
 
 import asyncio
+import datetime as dt
+import ipaddress
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pymysql
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from headrace.core import operations as ops
 from headrace.drivers.mysql import MySQLDriver
@@ -188,3 +195,62 @@ def test_an_address_is_read_and_shown() -> None:
     assert (address.ssl_ca, address.read_timeout, address.ssl_verify) == ("/ca.pem", 2.5, False)
     assert str(address) == "mariadb://me%40x:***@[::1]:3307/jobs"
     assert parse("mysql:///jobs?unix_socket=/run/my.sock").arguments()["unix_socket"] == "/run/my.sock"
+
+
+# -- TLS
+
+
+def certificate(directory: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1, signed by itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    start = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(start)
+        .not_valid_after(start + dt.timedelta(days=36500))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    cert, secret = directory / "cert.pem", directory / "key.pem"
+    cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    secret.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    for file in (cert, secret):
+        file.chmod(0o644)
+    return cert, secret
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_a_server_proves_itself_by_its_certificate(
+    mariadb_server_factory: Factory, unique_name: str, colour: str
+) -> None:
+    server = mariadb_server_factory()
+    cert, key = certificate(server.directory)
+    server.start(ssl_cert=str(cert), ssl_key=str(key), require_secure_transport=1)
+
+    def ask_for_queues(options: str) -> list[ops.QueueView]:
+        driver = open_driver(server.url + options, unique_name)
+
+        async def asked() -> list[ops.QueueView]:
+            try:
+                return await driver.arun(ops.Queues())
+            finally:
+                await driver.aclose()
+
+        try:
+            return driver.run(ops.Queues()) if colour == "sync" else asyncio.run(asked())
+        finally:
+            driver.close()
+
+    assert ask_for_queues(f"?ssl_ca={cert}") == []
+    assert ask_for_queues("?ssl=1&ssl_verify=0") == []
+    for refused in ("?ssl=1", ""):
+        with pytest.raises((StoreUnavailable, StoreMisconfigured, StoreError)):
+            ask_for_queues(refused)

@@ -45,6 +45,8 @@ class Line:
                 connect_timeout=max(1, round(address.connect_timeout)),
                 write_timeout=address.read_timeout,
                 client_flag=CLIENT.MULTI_STATEMENTS,
+                # it would take up TLS unasked, and then believe any certificate
+                ssl_disabled=address.tls_context() is None,
             )
         except (pymysql.MySQLError, OSError) as error:
             raise translate(error, pymysql.err, address) from error
