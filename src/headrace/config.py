@@ -9,7 +9,15 @@ import msgspec
 from headrace.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,62}\Z")
-_TABLE_NAME = re.compile(r"(?!sqlite(_|\Z))[a-z][a-z0-9_]*\Z")  # SQLite tells no case apart, and takes no '-' in names
+# SQLite tells no case apart, and takes no '-' in names; a server's names have 63 or 64 characters at most
+_TABLE_NAME = re.compile(r"(?!sqlite(_|\Z))[a-z][a-z0-9_]{0,39}\Z")
+_DATABASES = {
+    "sqlite": "SQLite",
+    "postgresql": "PostgreSQL",
+    "postgres": "PostgreSQL",
+    "mysql": "MySQL",
+    "mariadb": "MariaDB",
+}
 
 LEAST_LEASE_S = 1.0
 HEARTBEATS_PER_LEASE = 3  # two beats may be lost before a lease is (B042)
@@ -42,10 +50,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 f"name is {self.name!r}: use letters, digits, '_' and '-', a letter first, at most 63 in all"
             )
-        if self.url.startswith("sqlite:") and not _TABLE_NAME.match(self.name):
+        database = _DATABASES.get(self.url.partition(":")[0])
+        if database and not _TABLE_NAME.match(self.name):
             raise ConfigError(
-                f"name is {self.name!r}, and on SQLite it begins the names of tables: use small letters, digits and "
-                "'_', not beginning with 'sqlite'"
+                f"name is {self.name!r}, and on {database} it begins the names of tables: use small letters, digits "
+                "and '_', at most 40 in all, not beginning with 'sqlite'"
             )
         if self.outbox_mode not in ("relay", "cdc"):
             raise ConfigError(f"outbox_mode is {self.outbox_mode!r}: use 'relay' or 'cdc'")
