@@ -78,16 +78,18 @@ where e.seq = n.seq and e.published_at is null;
 -- name: wake
 -- The next row of these heads' aggregates need not wait until it is looked at again. It is written also when it is due:
 -- a relay that is about to put it off holds its lock, and this waits for that.
-update headrace_outbox as e set due_us = least(e.due_us, :now)
-from (
+-- The next rows are found first, once for each head, whatever the planner thinks of the numbers.
+with next (seq) as materialized (
     select (
         select s.seq from headrace_outbox as s
         where s.aggregate_type = h.aggregate_type and s.aggregate_id = h.aggregate_id and s.published_at is null
         order by s.seq limit 1
-    ) as seq
+    )
     from headrace_outbox as h where h.seq = any(:heads::bigint[])
-) as n
-where e.seq = n.seq and e.status = 'pending' and e.owner is null;
+)
+update headrace_outbox as e set due_us = least(e.due_us, :now)
+where e.seq = any(array(select n.seq from next as n where n.seq is not null))
+    and e.status = 'pending' and e.owner is null;
 
 -- name: count
 select (select count(*) from headrace_outbox where status = 'pending'),
