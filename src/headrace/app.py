@@ -49,8 +49,8 @@ class Headrace(EventApp):
         url: `sqlite:///file.db` (relative to the directory at the time of this call), `sqlite:////absolute/file.db`,
             `redis://host:port/db`, `rediss://`, `unix://`, `postgresql://user@host/database`,
             `mysql://user@host/database`, `mariadb://`, or `memory://` (jobs live as long as the process).
-        name: prefix of everything in the store; apps with different names share a store unseen. On SQLite, PostgreSQL and
-            MySQL it may hold small letters, digits and '_', at most 40.
+        name: prefix of everything in the store; apps with different names share a store unseen. In a database it may
+            hold small letters, digits and '_', at most 40.
         lease: how long after its last heartbeat a worker loses its jobs. Seconds, a timedelta, or a text like "30s".
         heartbeat: at most a third of the lease, which is the default.
         resend: how long an enqueue is sent again when the store does not answer; 0 raises at once.

@@ -134,7 +134,7 @@ def test_a_name_that_is_no_table_prefix_is_refused_at_once(name: str) -> None:
     """Nor are two names put together: shop-a would share the tables of shop_a."""
     with pytest.raises(ConfigError, match="on SQLite it begins the names of tables"):
         Headrace("sqlite:///x.db", name=name)
-    with pytest.raises(ConfigError, match="on MySQL it begins the names of tables"):
+    with pytest.raises(ConfigError, match="on MariaDB it begins the names of tables"):
         Headrace("mariadb://me@host/jobs", name=name)
     assert Headrace("memory://", name=name).config.name == name
 
