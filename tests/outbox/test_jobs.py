@@ -10,10 +10,10 @@ from uuid import uuid4
 import pytest
 
 from headrace import ConfigError, Headrace, InvalidArguments, PayloadTooLarge, State, WrongColour, current_job
+from headrace.core.jobrows import event_of
 from headrace.core.operations import Enqueue, NewJob
 from headrace.core.outbox import AddEvents
 from headrace.outbox import Event
-from headrace.outbox.jobrows import event_of
 from tests.outbox.relaying import Collecting, relaying
 from tests.waiting import await_until
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from headrace.core.jobrows import job_of
 from headrace.core.operations import Enqueued, NewJob
 from headrace.core.outbox import JOB_EVENT
 from headrace.errors import StoreFull, StoreUnavailable
 from headrace.outbox.events import Message
-from headrace.outbox.jobrows import job_of
 from headrace.outbox.port import Answer
 from headrace.outbox.subscribers import Subscriber
 
