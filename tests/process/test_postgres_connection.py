@@ -20,6 +20,8 @@ from tests.proxy import Proxy
 from tests.servers import PostgresServer
 from tests.waiting import await_until, wait_until
 
+NUL = "a\x00b"
+
 Factory = Callable[[], PostgresServer]
 ProxyFactory = Callable[[str], Proxy]
 
@@ -254,7 +256,7 @@ def test_a_crowd_waits_for_connections_and_a_heartbeat_does_not(postgres_url: st
     driver.close()
 
 
-@pytest.mark.parametrize("id", ["a\x00b", "a\udc80b"])
+@pytest.mark.parametrize("id", [NUL, "a\udc80b"])
 def test_a_text_that_postgres_cannot_store_is_refused(id: str, postgres_url: str, unique_name: str) -> None:
     driver = open_driver(postgres_url, unique_name)
     with pytest.raises(InvalidArguments):
@@ -264,6 +266,30 @@ def test_a_text_that_postgres_cannot_store_is_refused(id: str, postgres_url: str
     assert driver.run(enqueue(job('quotes " and \\ and , {} NULL')))[0].status == "new"
     assert driver.run(ops.Get('quotes " and \\ and , {} NULL')) is not None
     driver.close()
+
+
+@pytest.mark.parametrize("options", ["pool_size=1", "pool_size=1&pgbouncer=1"])
+@pytest.mark.parametrize("colour", ["sync", "async"])
+async def test_a_refused_operation_leaves_its_connection_to_the_next(
+    colour: str, options: str, postgres_url: str, unique_name: str
+) -> None:
+    """Refused by us or by the server, within a transaction or without one."""
+    driver = open_driver(postgres_url, unique_name, f"{options}&application_name={unique_name}")
+    run = in_colour(driver, colour)
+    long = "".join(sha256(bytes([n])).hexdigest() for n in range(200))
+    for refused in (
+        ops.Cancel(NUL),
+        ops.Get(NUL),
+        ops.Replay((NUL,)),
+        enqueue(job(long)),
+        enqueue(job(long), job("a")),
+    ):
+        with pytest.raises(InvalidArguments):
+            await run(refused)
+    assert [one.status for one in await run(enqueue(job("a")))] == ["new"]
+    count = "select count(*) from pg_stat_activity where application_name = %s and xact_start is null"
+    assert await asyncio.to_thread(ask, postgres_url, count, unique_name) == 1
+    await driver.aclose()
 
 
 def test_tables_that_vanish_are_made_again(postgres_url: str, unique_name: str) -> None:
