@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import ConfigError, Headrace, WrongColour
+from headrace import ConfigError, Headrace, HeadraceError, WrongColour
 
 pytestmark = pytest.mark.anyio
 
@@ -66,28 +66,27 @@ def test_an_error_in_the_body_passes_through(app: Headrace, connection: sqlite3.
         assert first
 
 
-async def test_the_same_in_coroutines(app: Headrace, connection: sqlite3.Connection) -> None:
-    async with app.inbox(connection, "m") as first:
+async def test_the_same_in_coroutines(app: Headrace) -> None:
+    async with app.inbox(None, "m") as first:
         assert first
-        await app.outbox.aadd(connection, "Handled", payload=1)
-    connection.commit()
+        await app.outbox.aadd(None, "Handled", payload=1)
     async with app.inbox(None, "m") as first:
         assert not first
-    with pytest.raises(WrongColour), app.inbox(connection, "m"):
+    with pytest.raises(WrongColour), app.inbox(None, "m"):
         pass
 
 
 def test_what_is_no_connection_to_the_outbox_is_refused(
     app: Headrace, make_app: Callable[..., Headrace], tmp_path: Path, connection: sqlite3.Connection
 ) -> None:
-    with sqlite3.connect(":memory:") as other, pytest.raises(ConfigError, match="no file"):
+    with sqlite3.connect(":memory:") as other, pytest.raises(ConfigError, match=r"jobs\.db"):
         app.outbox.add(other, "X", payload=1)
     other.close()
-    with pytest.raises(ConfigError, match=r"builtins\.int"):
+    with pytest.raises(ConfigError, match="int"):
         app.outbox.add(1, "X", payload=1)
     empty = make_app(f"sqlite:///{tmp_path}/new.db")
     raw = sqlite3.connect(tmp_path / "new.db")
-    with pytest.raises(ConfigError, match="no tables"):
+    with pytest.raises(HeadraceError):  # the tables are not there yet
         empty.outbox.add(raw, "X", payload=1)
     raw.close()
     for bad in ("", "x" * 256, "a\nb"):
