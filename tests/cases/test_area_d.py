@@ -15,7 +15,7 @@ from headrace.core.codec import Envelope, encode
 from headrace.testing.clock import VirtualClock
 from tests.cases.conftest import StartWorks
 from tests.cases.running import Works, ended, put, remember, state, working
-from tests.contract.stores import open_driver
+from tests.contract.stores import DATABASES, open_driver
 from tests.waiting import await_until, wait_until
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -300,7 +300,7 @@ async def test_a_cancel_of_nothing_is_not_remembered(app: Headrace) -> None:
     assert await app.ajobs.cancel("x") == "finished"
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "redis"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "redis", *DATABASES])
 async def test_an_id_used_again_inherits_nothing(kind: str, request: pytest.FixtureRequest) -> None:
     """B056: the same day it is refused in so many words; the day after it is a fresh job."""
     clock, seen = VirtualClock(), []
