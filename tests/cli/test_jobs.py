@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -220,12 +219,10 @@ def test_doctor_tells_settings_and_finds_idle_queues(shop: Headrace, headrace: C
     assert levels == sorted(levels, key=["error", "warning", "info", "ok"].index)
 
 
-def test_the_schema_is_printed_and_the_store_prepared(headrace: Command) -> None:
+def test_the_schema_of_envelopes_is_printed(headrace: Command) -> None:
     schema = json.loads(json.dumps(codec.schema()))
-    assert json.loads(headrace("schema").out) == schema
-    assert json.loads(headrace("schema", "--json").out) == schema
-    prepared = headrace("schema", "--store")
-    assert (prepared.code, prepared.out) == (0, f"sqlite:///{Path.cwd()}/jobs.db is ready for shop\n")
+    assert json.loads(headrace("schema", "envelope").out) == schema
+    assert json.loads(headrace("schema", "envelope", "--json").out) == schema
 
 
 def test_an_unreachable_store_is_exit_3_and_one_line(

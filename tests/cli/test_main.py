@@ -28,7 +28,8 @@ LEAVES = [
         ["queue", "list"],
         ["worker", "list"],
     ),
-    *(["why"], ["check"], ["schema"], ["doctor"], ["completion"], ["version"]),
+    *(["why"], ["check"], ["doctor"], ["completion"], ["version"]),
+    *(["schema", command] for command in ("upgrade", "downgrade", "sql", "check", "envelope")),
     *(["failed", command] for command in ("list", "show", "retry", "forget", "prune")),
 ]
 
@@ -146,7 +147,7 @@ def test_a_reader_that_leaves_is_no_error(shop: Headrace) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
-@pytest.mark.parametrize("arguments", [["queue", "list", "--json"], ["schema"], ["--help"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["queue", "list", "--json"], ["schema", "envelope"], ["--help"]], ids=" ".join)
 def test_a_full_disk_is_told_in_one_line(shop: Headrace, arguments: list[str]) -> None:
     """Neither a bug nor a success, and Python has nothing to add at exit."""
     shop.tasks["anything"].enqueue(text="x")

@@ -49,6 +49,13 @@ def test_doctor_reads_the_server(run: Run) -> None:
 
 
 def test_the_store_is_prepared(run: Run) -> None:
-    result = run("schema", "--store")
+    result = run("schema", "upgrade")
     assert (result.returncode, result.stderr) == (0, "")
-    assert " is ready for " in result.stdout
+    assert " is ready; there is no schema" in result.stdout
+    result = run("schema", "check", "--json")
+    assert (result.returncode, json.loads(result.stdout)["state"]) == (0, "none")
+    result = run("schema", "sql")
+    assert (result.returncode, result.stdout) == (0, "")
+    result = run("schema", "downgrade", "--to", "0", "--yes")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert ": there is no schema" in result.stdout

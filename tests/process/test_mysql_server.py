@@ -135,7 +135,7 @@ def test_a_replica_refuses_and_says_so(mariadb_server_factory: Factory, unique_n
 
 def test_a_newer_schema_is_refused(driver: MySQLDriver, mysql_url: str, unique_name: str) -> None:
     driver.run(ops.Prepare())
-    ask(mysql_url, f"update {unique_name}_meta set value = '99' where name = 'schema'")
+    ask(mysql_url, f"update {unique_name}_meta set value = '99' where name in ('schema', 'oldest')")
     other = open_driver(mysql_url, unique_name)
     with pytest.raises(StoreMisconfigured, match="version 99"):
         other.run(ops.Queues())

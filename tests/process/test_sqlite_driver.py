@@ -177,10 +177,10 @@ def test_a_file_of_a_newer_headrace_is_left_alone(driver: SQLiteDriver) -> None:
     driver.run(enqueue("a"))
     driver.close()
     other = sqlite3.connect(driver.path)
-    other.execute("update headrace_meta set value = 99 where name = 'schema'")
+    other.execute("update headrace_meta set value = 99 where name in ('schema', 'oldest')")
     other.commit()
     other.close()
-    refused(driver.path, StoreMisconfigured, "schema has version 99")
+    refused(driver.path, StoreMisconfigured, "schema of the database has version 99")
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ COMMANDS: dict[str, tuple[Loader, str]] = {
     "failed": (_failed, "List, show, retry, forget, prune failed jobs."),
     "outbox": (_outbox, "Carry events out; show, retry, skip, prune them."),
     "check": (_check, "Would the waiting jobs run with this code?"),
-    "schema": (_schema, "Print the envelope's JSON Schema, or prepare the store."),
+    "schema": (_schema, "Upgrade, downgrade, check the tables; print the SQL, or the envelope's JSON Schema."),
     "doctor": (_doctor, "Check the store's and the app's settings."),
     "completion": (_completion, "Print the shell's completion script."),
     "version": (_version, "Print versions."),

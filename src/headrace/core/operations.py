@@ -191,11 +191,13 @@ class Finding(msgspec.Struct, frozen=True):
 class Operation(Generic[R_co]):
     """Base of all operations; `R_co` is the type of the answer. `writes` opens a write transaction on SQL.
 
-    `rung` names a queue whose listeners are woken each time.
+    `rung` names a queue whose listeners are woken each time. Before the first one with `needs_schema`, a driver of a
+    SQL store prepares the schema.
     """
 
     __slots__ = ()
     writes = True
+    needs_schema = True
     rung: ClassVar[str | None] = None
 
 

@@ -13,6 +13,7 @@ from headrace.stores.contract import BATCH
 V = TypeVar("V")
 
 DEFAULT_PREFIX = "headrace_"
+_DOWN = ".down."
 _ENTRY = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _OURS = re.compile(r"\bheadrace_(?!now\b)")  # every table and index of ours, but not a driver's clock
 _PREFIX = re.compile(r"(?!sqlite_)(?:[a-z_][a-z0-9_]*)?")
@@ -28,8 +29,19 @@ def load(package: str, prefix: str) -> dict[str, str]:
 
 
 def migrations(package: str, prefix: str) -> dict[str, str]:
-    """Every statement of `migrations/`, by `file.entry`, in the order in which they are carried out."""
-    return dict(_statements(package, "migrations", prefix))
+    """Every statement of `migrations/NNNN_name.sql`, by `file.entry`, in the order in which they are carried out."""
+    return {name: text for name, text in _statements(package, "migrations", prefix) if _DOWN not in name}
+
+
+def downgrades(package: str, prefix: str) -> dict[str, str]:
+    """Every statement of `migrations/NNNN_name.down.sql`, newest file first."""
+    steps = {name: text for name, text in _statements(package, "migrations", prefix) if _DOWN in name}
+    return {name: steps[name] for name in sorted(steps, key=version_of, reverse=True)}
+
+
+def version_of(name: str) -> int:
+    """The version of the schema that `0001_jobs.entry` or `0001_jobs.down.entry` is about."""
+    return int(name.partition("_")[0])
 
 
 def _statements(package: str, folder: str, prefix: str) -> Iterator[tuple[str, str]]:

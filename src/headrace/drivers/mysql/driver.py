@@ -68,12 +68,13 @@ class MySQLDriver:
         """Run in this thread."""
         line = self._lines.take() or Line(self.address, self._texts)
         try:
-            if self._prepared_in != os.getpid():
+            if operation.needs_schema and self._prepared_in != os.getpid():
                 line.run(self.store.plan(ops.Prepare()), writes=False)
                 self._prepared_in = os.getpid()
             answer = self._attempts(line, operation)
         finally:
             self._lines.put_back(line)
+        self._learn(operation)
         self._ring(operation, answer)
         return answer
 
@@ -109,12 +110,13 @@ class MySQLDriver:
         try:
             if line is None:
                 line = await AsyncLine.connect(self.address, self._texts)
-            if self._prepared_in != os.getpid():
+            if operation.needs_schema and self._prepared_in != os.getpid():
                 await line.run(self.store.plan(ops.Prepare()), writes=False)
                 self._prepared_in = os.getpid()
             answer = await self._aattempts(line, operation)
         finally:
             lines.put_back(line)
+        self._learn(operation)
         self._ring(operation, answer)
         return answer
 
@@ -128,6 +130,11 @@ class MySQLDriver:
                 if pause is None or not line.usable:
                     raise
             await asyncio.sleep(pause)
+
+    def _learn(self, operation: ops.Operation[Any]) -> None:
+        """After an operation on the schema itself, the next one looks at it anew."""
+        if not operation.needs_schema:
+            self._prepared_in = None
 
     def _ring(self, operation: object, answer: object) -> None:
         if ops.rings(operation, answer):
@@ -166,7 +173,7 @@ class MySQLDriver:
 
 def _writes(operation: ops.Operation[Any]) -> bool:
     """Whether it needs a transaction; a change of the schema commits by itself."""
-    return operation.writes and not isinstance(operation, ops.Prepare)
+    return operation.writes and operation.needs_schema and not isinstance(operation, ops.Prepare)
 
 
 def _pauses() -> Iterator[float]:

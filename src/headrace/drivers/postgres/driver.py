@@ -117,8 +117,11 @@ class PostgresDriver:
         urgent = isinstance(operation, ops.Beat)
         line = here.pool.take(urgent=urgent)
         try:
+            if not operation.needs_schema:
+                return self._change(line, operation)
             if not self._prepared:
-                self._prepare(line)
+                self._change(line, ops.Prepare())
+                self._prepared = True
             answer = line.run(self.store.plan(operation))
             if ops.rings(operation, answer) and (queues := here.bell.due(queues_of(operation, answer))):
                 with contextlib.suppress(psycopg.Error, StoreUnavailable):  # a hint; the operation took place
@@ -130,11 +133,13 @@ class PostgresDriver:
             here.pool.put_back(line, urgent=urgent)
         return answer
 
-    def _prepare(self, line: Line) -> None:
+    def _change(self, line: Line, operation: ops.Operation[R]) -> R:
+        """Run an operation on the schema itself, with time to wait; the next operation looks at the schema anew."""
+        self._prepared = False
         patience, line.connection.deadline.seconds = line.connection.deadline.seconds, PREPARE_S
-        line.run(self.store.plan(ops.Prepare()))
+        answer = line.run(self.store.plan(operation))
         line.connection.deadline.seconds = patience
-        self._prepared = True
+        return answer
 
     def ring(self, queues: list[str]) -> None:
         """Send hints that had to wait, from a thread of the bell."""
@@ -188,8 +193,11 @@ class PostgresDriver:
         urgent = isinstance(operation, ops.Beat)
         line = running.line = await pool.take(urgent=urgent)
         try:
+            if not operation.needs_schema:
+                return await self._achange(line, operation)
             if not self._prepared:
-                await self._aprepare(line)
+                await self._achange(line, ops.Prepare())
+                self._prepared = True
             answer = await line.run(self.store.plan(operation))
             if ops.rings(operation, answer) and (queues := here.bell.due(queues_of(operation, answer))):
                 with contextlib.suppress(psycopg.Error, StoreUnavailable):  # a hint; the operation took place
@@ -202,11 +210,12 @@ class PostgresDriver:
             pool.put_back(line, urgent=urgent)
         return answer
 
-    async def _aprepare(self, line: AsyncLine) -> None:
+    async def _achange(self, line: AsyncLine, operation: ops.Operation[R]) -> R:
+        self._prepared = False
         patience, line.connection.deadline.seconds = line.connection.deadline.seconds, PREPARE_S
-        await line.run(self.store.plan(ops.Prepare()))
+        answer = await line.run(self.store.plan(operation))
         line.connection.deadline.seconds = patience
-        self._prepared = True
+        return answer
 
     # -- both
 

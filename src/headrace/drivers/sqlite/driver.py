@@ -63,6 +63,9 @@ class Session:
             busy_s=busy_s,
         )
         self.read = Lane("read", self._open_reader, self._translate)
+        # for operations on the schema itself, which must not be prepared for
+        self.bare = Lane("bare", self._open_bare, self._translate, self._after_change, busy_s=busy_s)
+        self.lanes = (self.bare, self.read, self.write)
 
     def _translate(self, error: Exception) -> Exception:
         return translate(error, self._path)
@@ -80,6 +83,16 @@ class Session:
         self._prepared = identity(self._path)
         return connection
 
+    def _open_bare(self) -> Connection:
+        return Connection(self._path, self._store.sql, writes=True, busy_s=self._busy_s)
+
+    def _after_change(self, connection: Connection, items: Sequence[Item[Any]]) -> None:
+        """Where the schema may be another one, the next operation looks at it anew."""
+        if any(isinstance(item.operation, ops.Operation) and item.operation.writes for item in items):
+            self._prepared = None
+            self.read.close()
+            self.write.close()
+
     def _open_reader(self) -> Connection:
         if self._prepared is None or self._prepared != identity(self._path):
             self.write.run(None, lambda connection: None)  # opens, and so prepares, the file
@@ -93,7 +106,8 @@ class Session:
         self._checkpointer.after_commit(connection)
 
     def close(self) -> None:
-        """Close both lanes. The write lane comes last: it may be the one that folds the log."""
+        """Close the lanes. The write lane comes last: it may be the one that folds the log."""
+        self.bare.close()
         self.read.close()
         with self.write.lock:
             self._bell.close()
@@ -101,8 +115,8 @@ class Session:
 
     def leak(self) -> None:
         """In a forked child: never use, never close what was inherited, after a fork that would not wait."""
-        self.read.leak()
-        self.write.leak()
+        for lane in self.lanes:
+            lane.leak()
         self._checkpointer.leak()
         self._bell.close()
 
@@ -166,6 +180,8 @@ class SQLiteDriver:
 
     def _lane(self, operation: ops.Operation[Any]) -> Lane:
         session = self._session()
+        if not operation.needs_schema:
+            return session.bare
         return session.write if operation.writes else session.read
 
     def _work(self, operation: ops.Operation[R]) -> Work[R]:
@@ -173,7 +189,8 @@ class SQLiteDriver:
 
     def _mend(self, operation: ops.Operation[Any]) -> Work[int]:
         """What stopped `operation` may be a row that another program wrote; nobody reads them before that."""
-        return lambda connection: run(self.store.mend(operation), connection.execute) if operation.writes else 0
+        mends = operation.writes and operation.needs_schema
+        return lambda connection: run(self.store.mend(operation), connection.execute) if mends else 0
 
     def _mended(self, rows: int) -> bool:
         if rows:
@@ -223,7 +240,7 @@ class SQLiteDriver:
         if self._lock.acquire(timeout=FORK_WAIT_S):
             self._held.append(self._lock.release)
         session = self._current
-        for lane in [session.read, session.write] if session else []:
+        for lane in session.lanes if session else ():
             if lane.stop(FORK_WAIT_S):
                 self._held.append(lane.go_on)
             else:

@@ -8,11 +8,12 @@ from typing import Any, TypeVar, cast
 from headrace.core import operations as ops
 from headrace.errors import ConfigError
 from headrace.stores.contract import Features, Now
-from headrace.stores.mysql import claim, enqueue, inspect, lease, look, operate, outbox, prepare, settle
+from headrace.stores.mysql import claim, enqueue, inspect, lease, look, operate, outbox, schema, settle
 from headrace.stores.mysql.heads import Heads
 from headrace.stores.mysql.watch import Watch
 from headrace.stores.plan import Plan, Statement
-from headrace.stores.statements import DEFAULT_PREFIX, load, migrations
+from headrace.stores.schema import Schema
+from headrace.stores.statements import DEFAULT_PREFIX, downgrades, load, migrations
 
 R = TypeVar("R")
 
@@ -59,12 +60,14 @@ class MySQLStore:
         self.now = now
         self._heads = Heads()
         self._migrations = migrations(__package__, prefix)
-        self.sql: Mapping[str, str] = load(__package__, prefix) | self._migrations
+        downs = downgrades(__package__, prefix)
+        self._schema = Schema(self._migrations, downs, schema.look, schema.lock, schema.unlock)
+        self.sql: Mapping[str, str] = load(__package__, prefix) | self._migrations | downs
 
     def plan(self, operation: ops.Operation[R]) -> Plan[R]:
         """The steps of `operation`; one moment holds for all of them."""
-        if isinstance(operation, ops.Prepare):
-            return self._prepare()
+        if Schema.serves(operation):
+            return self._schema.plan(operation)
         if isinstance(operation, ops.Enqueue):
             return cast("Plan[R]", enqueue.enqueue(operation, self._override()))
         hot = HOT.get(type(operation))
@@ -84,9 +87,6 @@ class MySQLStore:
 
     def _override(self) -> int | None:
         return self.now() if self.now else None
-
-    def _prepare(self) -> Plan[Any]:
-        return prepare.prepare(list(self._migrations))
 
     def _plan(self, operation: ops.Operation[R]) -> Plan[R]:
         moment = yield Statement("moment.now", {"now": self._override()})

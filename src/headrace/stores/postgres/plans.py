@@ -10,7 +10,8 @@ from headrace.stores.contract import Features, Now
 from headrace.stores.plan import Plan
 from headrace.stores.postgres import claim, enqueue, inspect, lease, look, operate, outbox, schema, settle
 from headrace.stores.postgres.heads import Heads
-from headrace.stores.statements import DEFAULT_PREFIX, load, migrations
+from headrace.stores.schema import Schema
+from headrace.stores.statements import DEFAULT_PREFIX, downgrades, load, migrations
 
 R = TypeVar("R")
 
@@ -54,14 +55,13 @@ class PostgresStore:
         self.now = now
         self._heads = Heads()
         self._migrations = migrations(__package__, prefix)
-        self.sql: Mapping[str, str] = load(__package__, prefix) | self._migrations
+        downs = downgrades(__package__, prefix)
+        self._schema = Schema(self._migrations, downs, schema.look, schema.lock)
+        self.sql: Mapping[str, str] = load(__package__, prefix) | self._migrations | downs
 
     def plan(self, operation: ops.Operation[R]) -> Plan[R]:
         """The steps of `operation`."""
-        return self._prepare() if isinstance(operation, ops.Prepare) else self._plan(operation)
-
-    def _prepare(self) -> Plan[Any]:
-        return schema.prepare(list(self._migrations))
+        return self._schema.plan(operation) if Schema.serves(operation) else self._plan(operation)
 
     def _plan(self, operation: ops.Operation[R]) -> Plan[R]:
         kind = type(operation)

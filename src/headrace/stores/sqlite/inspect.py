@@ -1,48 +1,11 @@
-"""Plans of the file itself: its schema, and what its settings promise."""
+"""The plan of `headrace doctor`: what the settings of the file promise."""
 
 from __future__ import annotations
 
 from headrace.core import operations as ops
-from headrace.errors import StoreMisconfigured
 from headrace.stores.plan import Plan, Statement
 
 SYNCHRONOUS = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
-
-
-def prepare(migrations: list[str]) -> Plan[None]:
-    """Bring the schema up to date. The driver holds the write lock, so that only one process does.
-
-    Raises:
-        StoreMisconfigured: the schema is newer than this headrace, or another program has tables of our names.
-    """
-    version = yield from _installed()
-    known = max(_version(name) for name in migrations)
-    if version > known:
-        raise StoreMisconfigured(
-            f"the file's schema has version {version}, this headrace knows {known}: upgrade it, or use another file"
-        )
-    for name in migrations:
-        if _version(name) > version:
-            yield Statement(name)
-    if version < known:
-        yield Statement("moment.set_version", {"version": known})
-
-
-def _installed() -> Plan[int]:
-    there = yield Statement("moment.is_there")
-    if there[0][0] and (rows := (yield Statement("moment.version"))):
-        return int(rows[0][0])
-    for (name,) in (yield Statement("moment.taken")):
-        raise StoreMisconfigured(
-            f"the file has a {name} that is not of headrace: choose another name= for the app, such as "
-            'Headrace(url, name="jobs"), or another file'
-        )
-    return 0
-
-
-def _version(name: str) -> int:
-    """Of `0001_jobs.entry`."""
-    return int(name.partition("_")[0])
 
 
 def inspect(op: ops.Inspect, now: int) -> Plan[list[ops.Finding]]:

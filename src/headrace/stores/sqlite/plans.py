@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 from headrace.core import operations as ops
 from headrace.stores.contract import Features, Now
 from headrace.stores.plan import Plan, Statement
-from headrace.stores.sqlite import claim, enqueue, inspect, lease, look, mend, operate, outbox, settle
-from headrace.stores.statements import DEFAULT_PREFIX, load, migrations
+from headrace.stores.schema import Schema
+from headrace.stores.sqlite import claim, enqueue, inspect, lease, look, mend, operate, outbox, schema, settle
+from headrace.stores.statements import DEFAULT_PREFIX, downgrades, load, migrations
 
 R = TypeVar("R")
 
@@ -49,19 +50,18 @@ class SQLiteStore:
     def __init__(self, now: Now = None, prefix: str = DEFAULT_PREFIX) -> None:
         self.now = now
         self._migrations = migrations(__package__, prefix)
-        self.sql: Mapping[str, str] = load(__package__, prefix) | self._migrations
+        downs = downgrades(__package__, prefix)
+        self._schema = Schema(self._migrations, downs, schema.look)
+        self.sql: Mapping[str, str] = load(__package__, prefix) | self._migrations | downs
 
     def plan(self, operation: ops.Operation[R]) -> Plan[R]:
         """The steps of `operation`; the first asks for the time, and that moment holds for all others."""
-        return self._prepare() if isinstance(operation, ops.Prepare) else self._plan(operation)
+        return self._schema.plan(operation) if Schema.serves(operation) else self._plan(operation)
 
     def mend(self, operation: ops.Operation[Any]) -> Plan[int]:
         """Put aside rows of other programs that may have stopped `operation`; answers how many there were."""
         moment = yield Statement("moment.now", {"now": self.now() if self.now else None})
         return (yield from mend.mend(operation, moment[0][0]))
-
-    def _prepare(self) -> Plan[Any]:
-        return inspect.prepare(list(self._migrations))
 
     def _plan(self, operation: ops.Operation[R]) -> Plan[R]:
         moment = yield Statement("moment.now", {"now": self.now() if self.now else None})

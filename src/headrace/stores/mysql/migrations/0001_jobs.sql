@@ -9,7 +9,8 @@ create table if not exists headrace_meta (
 ) engine = innodb row_format = dynamic default charset = utf8mb4;
 
 -- name: facts
-insert into headrace_meta (name, value) values ('installation_id', replace(uuid(), '-', ''))
+-- `oldest`: code that knows this version of the schema may still use it, so that workers need not all be updated at once.
+insert into headrace_meta (name, value) values ('installation_id', replace(uuid(), '-', '')), ('oldest', '1')
 on duplicate key update name = headrace_meta.name;
 
 -- name: places
@@ -103,3 +104,6 @@ create table if not exists headrace_workers (
 create table if not exists headrace_queues (
     name varbinary(255) not null primary key
 ) engine = innodb row_format = dynamic default charset = utf8mb4;
+
+-- name: version
+insert into headrace_meta (name, value) values ('schema', '1') on duplicate key update value = '1';

@@ -35,3 +35,6 @@ create table if not exists headrace_inbox (
     primary key (consumer, message_id),
     key received_at (received_at)
 ) engine = innodb row_format = dynamic default charset = utf8mb4;
+
+-- name: version
+update headrace_meta set value = '2' where name = 'schema';

@@ -8,10 +8,7 @@ select coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
 select count(*) from information_schema.tables where table_schema = database() and table_name = 'headrace_meta';
 
 -- name: version
-select value from headrace_meta where name = 'schema';
-
--- name: set_version
-replace into headrace_meta (name, value) values ('schema', :version);
+select name, value from headrace_meta where name in ('schema', 'oldest');
 
 -- name: lock
 -- One migration at a time: DDL commits, so no transaction can guard it. Waits for 2 seconds; NULL is an error.
@@ -19,3 +16,7 @@ select get_lock(sha1(concat(database(), '/headrace_meta')), 2);
 
 -- name: unlock
 select release_lock(sha1(concat(database(), '/headrace_meta')));
+
+-- name: let_go
+-- Of the tables that a downgrade holds.
+unlock tables;

@@ -54,3 +54,6 @@ create table headrace_inbox (
 
 -- name: inbox_received
 create index headrace_inbox_received on headrace_inbox (received_at);
+
+-- name: version
+update headrace_meta set value = '2' where name = 'schema';

@@ -9,9 +9,10 @@ select exists (
 -- name: versions
 select name, value from headrace_meta where name in ('schema', 'oldest');
 
+-- name: patience
+-- For this transaction only: an index of a large table takes longer than any operation may.
+select set_config('statement_timeout', '0', true);
+
 -- name: lock
 -- One process at a time brings a database's schema up to date; the lock goes with the transaction.
 select pg_advisory_xact_lock(4707325140)::text;
-
--- name: set_version
-update headrace_meta set value = :version where name = 'schema';

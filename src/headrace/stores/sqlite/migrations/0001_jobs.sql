@@ -7,9 +7,10 @@ create table headrace_meta (
 ) without rowid;
 
 -- name: facts
+-- `oldest`: code that knows this version of the schema may still use it, so that workers need not all be updated at once.
 -- `place` is the last place given to a job. It is counted here, not taken from the rowids, so that none is given twice.
 insert into headrace_meta (name, value)
-values ('schema', 1), ('installation_id', lower(hex(randomblob(16)))), ('place', 0);
+values ('schema', 1), ('oldest', 1), ('installation_id', lower(hex(randomblob(16)))), ('place', 0);
 
 -- name: jobs
 -- `state`: scheduled, ready, running or parked. `since_us` = max(token, due_us): ready since then.

@@ -15,7 +15,4 @@ where name in ('headrace_meta', 'headrace_jobs', 'headrace_ended', 'headrace_gon
 order by name;
 
 -- name: version
-select value from headrace_meta where name = 'schema';
-
--- name: set_version
-update headrace_meta set value = :version where name = 'schema';
+select name, value from headrace_meta where name in ('schema', 'oldest');
