@@ -14,7 +14,8 @@ from headrace.core.retry import Retry
 from headrace.core.unique import Unique
 from headrace.errors import ConfigError
 from headrace.options import checked_priority, checked_queue, checked_texts, checked_unique, duration_us, timeout_us
-from headrace.task import Producer, Task
+from headrace.sending import Producer
+from headrace.task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")

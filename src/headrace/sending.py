@@ -8,13 +8,47 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from headrace.core.operations import Enqueue, Enqueued, NewJob
 from headrace.core.ports import Clock, Driver
+from headrace.drivers.system import SystemClock
 from headrace.errors import StoreUnavailable, WrongColour
 
 FIRST_S, CAP_S = 0.05, 1.0
+
+
+class Producer(Protocol):
+    """What a task needs of its app."""
+
+    @property
+    def clock(self) -> SystemClock:
+        """This machine's clock: to see that a moment and a duration contradict each other."""
+        ...
+
+    def new_id(self) -> str:
+        """An id for a job."""
+        ...
+
+    def send(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store jobs, all or none."""
+        ...
+
+    async def asend(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """The same, awaited."""
+        ...
+
+    async def asend_one(self, job: NewJob) -> Enqueued:
+        """Store one job, together with others that are sent at the same time."""
+        ...
+
+    def send_in(self, transaction: Any, jobs: Sequence[NewJob]) -> tuple[list[Enqueued], bool]:
+        """Store jobs in a transaction of the caller's; and whether they are pending in an outbox."""
+        ...
+
+    async def asend_in(self, transaction: Any, jobs: Sequence[NewJob]) -> tuple[list[Enqueued], bool]:
+        """The same, awaited."""
+        ...
 
 
 class App(Protocol):

@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 import msgspec
 
 from headrace.core.arguments import Arguments
 from headrace.core.codec import Envelope, Template
 from headrace.core.moments import Moment, When, limit, moment
-from headrace.core.operations import Enqueued, NewJob
+from headrace.core.operations import NewJob
 from headrace.core.retry import Retry
 from headrace.core.unique import Unique
-from headrace.drivers.system import SystemClock
 from headrace.errors import ConfigError, HeadraceError, InvalidArguments, StoreUnavailable
 from headrace.options import (
     checked_headers,
@@ -28,7 +27,7 @@ from headrace.options import (
     duration_us,
     timeout_us,
 )
-from headrace.sending import refuse_in_loop
+from headrace.sending import Producer, refuse_in_loop
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the established short name for a return type
@@ -44,36 +43,12 @@ class Job(msgspec.Struct, frozen=True):
 
     id: str  # of the job that exists already, if there is one
     status: Literal["new", "exists", "duplicate"] = "new"
+    pending: bool = False  # a row of an outbox, which the relay carries to the store after the commit
 
     @property
     def duplicate(self) -> bool:
         """True when nothing was enqueued because the job exists already."""
         return self.status != "new"
-
-
-class Producer(Protocol):
-    """What a task needs of its app."""
-
-    @property
-    def clock(self) -> SystemClock:
-        """This machine's clock: to see that a moment and a duration contradict each other."""
-        ...
-
-    def new_id(self) -> str:
-        """An id for a job."""
-        ...
-
-    def send(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store jobs, all or none."""
-        ...
-
-    async def asend(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """The same, awaited."""
-        ...
-
-    async def asend_one(self, job: NewJob) -> Enqueued:
-        """Store one job, together with others that are sent at the same time."""
-        ...
 
 
 class Sending(msgspec.Struct, frozen=True):
@@ -85,6 +60,7 @@ class Sending(msgspec.Struct, frozen=True):
     tenant: str | None = None
     tags: tuple[str, ...] = ()
     headers: Mapping[str, str] = {}
+    transaction: Any = None
 
 
 _PLAIN = Sending()
@@ -135,6 +111,7 @@ class Task(Generic[P, R]):
         tenant: str | None = None,
         tags: Iterable[str] | None = None,
         headers: Mapping[str, str] | None = None,
+        transaction: Any = None,
     ) -> Task[P, R]:
         """A copy whose jobs have these options; what is None stays as it is.
 
@@ -142,6 +119,8 @@ class Task(Generic[P, R]):
         datetimes. `run_after`: not before. `expires`: expired if not started by then. `deadline`: no run starts
         after. `timeout`: of one run. `id`: of one job; enqueueing the same id again within 24 h after its end
         answers "exists". On Redis an id counts within its queue, on other stores over all queues: use no id twice.
+        `transaction`: a SQLAlchemy session or connection, or a connection of sqlite3, psycopg, PyMySQL or asyncmy. The
+        job is stored in the transaction that it is in, and commits or rolls back with it; see docs/transactions.md.
 
         Raises:
             ConfigError: a value is out of range or of the wrong kind.
@@ -153,6 +132,7 @@ class Task(Generic[P, R]):
             "tenant": None if tenant is None else checked_texts("tenant", (tenant,))[0],
             "tags": None if tags is None else checked_texts("tags", tags),
             "headers": None if headers is None else checked_headers(headers),
+            "transaction": transaction,
         }
         changes: dict[str, Any] = {
             "queue": None if queue is None else checked_queue(queue),
@@ -179,12 +159,14 @@ class Task(Generic[P, R]):
         """
         refuse_in_loop("enqueue", "aenqueue")
         job = self._new_job(args, kwargs)
-        (answer,) = self.producer.send((job,))
-        return Job(answer.id, answer.status)
+        return self._send((job,))[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """The same, awaited. Coroutines that enqueue at the same time share a round trip."""
-        answer = await self.producer.asend_one(self._new_job(args, kwargs))
+        job = self._new_job(args, kwargs)
+        if self.sending.transaction is not None:
+            return (await self._asend((job,)))[0]
+        answer = await self.producer.asend_one(job)
         return Job(answer.id, answer.status)
 
     def enqueue_many(
@@ -203,7 +185,7 @@ class Task(Generic[P, R]):
         jobs: list[Job] = []
         try:
             for chunk in self._chunks(calls, spread_over):
-                jobs += [Job(answer.id, answer.status) for answer in self.producer.send(chunk)]
+                jobs += self._send(chunk)
         except Exception as error:
             _note(error, jobs)
             raise
@@ -216,7 +198,7 @@ class Task(Generic[P, R]):
         jobs: list[Job] = []
         try:
             for chunk in self._chunks(calls, spread_over):
-                jobs += [Job(answer.id, answer.status) for answer in await self.producer.asend(chunk)]
+                jobs += await self._asend(chunk)
         except Exception as error:
             _note(error, jobs)
             raise
@@ -231,6 +213,20 @@ class Task(Generic[P, R]):
             InvalidArguments, PayloadTooLarge: as `enqueue`.
         """
         return Call(self, *self._encode(args, kwargs))
+
+    def _send(self, jobs: Sequence[NewJob]) -> list[Job]:
+        transaction = self.sending.transaction
+        if transaction is None:
+            return [Job(answer.id, answer.status) for answer in self.producer.send(jobs)]
+        answers, pending = self.producer.send_in(transaction, jobs)
+        return [Job(answer.id, answer.status, pending) for answer in answers]
+
+    async def _asend(self, jobs: Sequence[NewJob]) -> list[Job]:
+        transaction = self.sending.transaction
+        if transaction is None:
+            return [Job(answer.id, answer.status) for answer in await self.producer.asend(jobs)]
+        answers, pending = await self.producer.asend_in(transaction, jobs)
+        return [Job(answer.id, answer.status, pending) for answer in answers]
 
     # -- making jobs
 

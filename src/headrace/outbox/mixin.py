@@ -17,6 +17,7 @@ from headrace.task import Task
 
 if TYPE_CHECKING:
     from headrace.outbox.book import Outbox
+    from headrace.outbox.carrying import Carrier
     from headrace.outbox.inbox import Inbox
     from headrace.outbox.relay import Relay
 
@@ -63,6 +64,25 @@ class EventApp:
                 'database that is to hold the outbox, as in Headrace("redis://...", outbox="postgresql://...")'
             )
         return self.driver
+
+    @property
+    def has_outbox_elsewhere(self) -> bool:
+        """Whether the outbox is in another database than the jobs."""
+        return self.config.outbox is not None
+
+    def send_in(self, transaction: Any, jobs: Sequence[NewJob]) -> tuple[list[Enqueued], bool]:
+        """Store jobs in a transaction of the caller's; and whether they are pending in an outbox."""
+        return self._carrier.send(transaction, jobs)
+
+    async def asend_in(self, transaction: Any, jobs: Sequence[NewJob]) -> tuple[list[Enqueued], bool]:
+        """The same, awaited."""
+        return await self._carrier.asend(transaction, jobs)
+
+    @cached_property
+    def _carrier(self) -> Carrier:
+        from headrace.outbox.carrying import Carrier  # noqa: PLC0415 - most jobs are stored by themselves
+
+        return Carrier(self)
 
     @cached_property
     def _outbox_driver(self) -> Driver:

@@ -136,6 +136,10 @@ class MySQLDriver:
         if not operation.needs_schema:
             self._prepared_in = None
 
+    def ring(self, queues: list[str]) -> None:
+        """Wake the workers of this process, after somebody else's commit; others look for themselves."""
+        self._bells.ring()
+
     def _ring(self, operation: object, answer: object) -> None:
         if ops.rings(operation, answer):
             self._bells.ring()

@@ -105,6 +105,11 @@ class Session:
             self._bell.ring(None if None in named else {queue for queues in named if queues for queue in queues})
         self._checkpointer.after_commit(connection)
 
+    def ring(self, queues: Iterable[str]) -> None:
+        """Wake the workers of these queues, from any thread."""
+        with self.write.lock:
+            self._bell.ring(queues)
+
     def close(self) -> None:
         """Close the lanes. The write lane comes last: it may be the one that folds the log."""
         self.bare.close()
@@ -217,6 +222,10 @@ class SQLiteDriver:
             return await self._session().read.arun(None, data_version)
         except StoreError:
             return 0
+
+    def ring(self, queues: list[str]) -> None:
+        """Wake the workers of these queues, after somebody else's commit."""
+        self._session().ring(queues)
 
     def describe(self) -> str:
         """The address."""

@@ -59,7 +59,8 @@ def enqueue(op: ops.Enqueue, now: int | None, *, borrowed: bool = False) -> Plan
     answers = yield from _Entry(new, moment, borrowed=borrowed).run()
     known = {name for *_, name, _ in rows}
     stored = {raw(job.queue) for job, answer in zip(op.jobs, answers, strict=True) if answer.status == "new"}
-    if missing := sorted(stored - known):
+    # a caller's long transaction must not hold up others that use the queue for the first time
+    if (missing := sorted(stored - known)) and not borrowed:
         yield Statement("enqueue.queues", many=[(name,) for name in missing])
     return answers
 

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from headrace.core import operations as ops
+from headrace.core.transactions import Installation
 from headrace.errors import ConfigError
 from headrace.stores.contract import Features, Now
 from headrace.stores.mysql import claim, enqueue, inspect, lease, look, operate, outbox, schema, settle
 from headrace.stores.mysql.heads import Heads
+from headrace.stores.mysql.installation import installation
 from headrace.stores.mysql.watch import Watch
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.schema import Schema
@@ -39,6 +41,7 @@ PLANS: Mapping[type[Any], Callable[[Any, int], Plan[Any]]] = {
     ops.Workers: look.workers,
     ops.Inspect: inspect.inspect,
     **outbox.PLANS,
+    Installation: installation,
 }
 
 
@@ -53,6 +56,7 @@ class MySQLStore:
     """
 
     features = Features()
+    dialect = "mysql"
 
     def __init__(self, now: Now = None, prefix: str = DEFAULT_PREFIX) -> None:
         if len(prefix) > LONGEST_PREFIX:

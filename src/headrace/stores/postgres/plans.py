@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from headrace.core import operations as ops
+from headrace.core.transactions import Installation
 from headrace.stores.contract import Features, Now
 from headrace.stores.plan import Plan
 from headrace.stores.postgres import claim, enqueue, inspect, lease, look, operate, outbox, schema, settle
 from headrace.stores.postgres.heads import Heads
+from headrace.stores.postgres.installation import installation
 from headrace.stores.schema import Schema
 from headrace.stores.statements import DEFAULT_PREFIX, downgrades, load, migrations
 
@@ -28,6 +30,7 @@ PLANS: Mapping[type[Any], Callable[[Any, int | None], Plan[Any]]] = {
     ops.Workers: look.workers,
     ops.Inspect: inspect.inspect,
     **outbox.PLANS,
+    Installation: installation,
 }
 
 WORKING: Mapping[type[Any], Callable[[Any, int | None, Heads], Plan[Any]]] = {
@@ -50,6 +53,7 @@ class PostgresStore:
     """
 
     features = Features()
+    dialect = "postgres"
 
     def __init__(self, now: Now = None, prefix: str = DEFAULT_PREFIX) -> None:
         self.now = now

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from headrace.core import operations as ops
+from headrace.core.transactions import Installation
 from headrace.stores.contract import Features, Now
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.schema import Schema
 from headrace.stores.sqlite import claim, enqueue, inspect, lease, look, mend, operate, outbox, schema, settle
+from headrace.stores.sqlite.installation import installation
 from headrace.stores.statements import DEFAULT_PREFIX, downgrades, load, migrations
 
 R = TypeVar("R")
@@ -32,6 +34,7 @@ PLANS: Mapping[type[Any], Callable[[Any, int], Plan[Any]]] = {
     ops.Workers: look.workers,
     ops.Inspect: inspect.inspect,
     **outbox.PLANS,
+    Installation: installation,
 }
 
 
@@ -46,6 +49,7 @@ class SQLiteStore:
     """
 
     features = Features()
+    dialect = "sqlite"
 
     def __init__(self, now: Now = None, prefix: str = DEFAULT_PREFIX) -> None:
         self.now = now
@@ -62,6 +66,10 @@ class SQLiteStore:
         """Put aside rows of other programs that may have stopped `operation`; answers how many there were."""
         moment = yield Statement("moment.now", {"now": self.now() if self.now else None})
         return (yield from mend.mend(operation, moment[0][0]))
+
+    def borrowed(self, operation: ops.Enqueue) -> Plan[list[ops.Enqueued]]:
+        """An enqueue in a transaction of the caller's, which keeps all other writers out as ours do."""
+        return self.plan(operation)
 
     def _plan(self, operation: ops.Operation[R]) -> Plan[R]:
         moment = yield Statement("moment.now", {"now": self.now() if self.now else None})

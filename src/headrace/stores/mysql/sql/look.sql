@@ -59,7 +59,11 @@ where state = :state and finished_us <= :finished_us and (finished_us < :finishe
 order by finished_us desc, id desc limit :limit;
 
 -- name: queues
-select name from headrace_queues order by name;
+-- Those that have been noted, and those of jobs that came in somebody else's transaction, which notes none.
+select name from headrace_queues
+union select queue from headrace_jobs where state = 'ready' group by queue
+union select queue from headrace_jobs where state = 'scheduled' group by queue
+order by name;
 
 -- name: count_ready
 select queue, count(*), min(since_us) from headrace_jobs where state = 'ready' group by queue;

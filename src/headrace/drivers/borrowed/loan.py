@@ -1,0 +1,141 @@
+"""What a caller's transaction can do for us, whatever library it belongs to, and statements in its dialect."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from headrace.core.operations import Enqueue, Enqueued, Operation
+from headrace.drivers.paramstyle import pyformat, spread
+from headrace.drivers.run import arun, run
+from headrace.drivers.system import SystemClock
+from headrace.errors import StoreUnavailable
+from headrace.stores.plan import Plan, Statement, Step
+
+R = TypeVar("R")
+Rows = list[tuple[Any, ...]]
+
+SNAPSHOT = 517  # SQLITE_BUSY_SNAPSHOT
+
+
+class SQLStore(Protocol):
+    """What is needed of a store."""
+
+    @property
+    def sql(self) -> Mapping[str, str]:
+        """Statements by name."""
+        ...
+
+    def plan(self, operation: Operation[R]) -> Plan[R]:
+        """The steps of an operation."""
+        ...
+
+    def borrowed(self, operation: Enqueue) -> Plan[list[Enqueued]]:
+        """The steps of an enqueue in somebody else's transaction."""
+        ...
+
+
+class Loan(ABC):
+    """A caller's transaction, for as long as one call lasts."""
+
+    dialect: str
+    awaited: ClassVar[bool] = False
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    @property
+    def home(self) -> object:
+        """What always leads to the same database: the caller's engine, where there is one."""
+        return self.thing
+
+    def on_commit(self, action: Callable[[], None]) -> bool:
+        """Have `action` called once the transaction has been committed; False where nobody would tell."""
+        return False
+
+    def run(self, store: SQLStore, operation: Operation[R]) -> R:
+        """Carry out `operation` for a synchronous caller."""
+        return run(_plan(store, operation), lambda step: self._step(store, step))
+
+    async def arun(self, store: SQLStore, operation: Operation[R]) -> R:
+        """Carry out `operation` for a coroutine."""
+
+        async def step(step: Step) -> Any:
+            rows: Any = []
+            for text, params in self._texts(store, step):
+                rows = params if text is None else await self.aquery(text, params)
+            return rows
+
+        return await arun(_plan(store, operation), step)
+
+    def _step(self, store: SQLStore, step: Step) -> Any:
+        rows: Any = []
+        for text, params in self._texts(store, step):
+            rows = params if text is None else self.query(text, params)
+        return rows
+
+    def query(self, text: str, params: Any) -> Rows:
+        """One statement; `params` are a mapping, or a list of tuples for as many executions."""
+        raise NotImplementedError
+
+    async def aquery(self, text: str, params: Any) -> Rows:
+        """The same, awaited."""
+        raise NotImplementedError
+
+    def _texts(self, store: SQLStore, step: Step) -> Iterator[tuple[str | None, Any]]:
+        assert isinstance(step, Statement)
+        yield from _DIALECTS[self.dialect](store.sql[step.sql], step)
+
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse what is not in a transaction, or in one that is lost.
+
+        Raises:
+            ConfigError: says what to do.
+        """
+
+
+def _plan(store: SQLStore, operation: Operation[R]) -> Plan[R]:
+    if isinstance(operation, Enqueue):
+        return store.borrowed(operation)  # type: ignore[return-value]  # R is the answer of an enqueue here
+    return store.plan(operation)
+
+
+def _for_sqlite(text: str, step: Statement) -> Iterator[tuple[str | None, Any]]:
+    if step.sql == "moment.now":  # asks a function that our own connections have: the clock of this machine
+        now = (step.params or {})["now"]
+        yield None, [(SystemClock().unix_us() if now is None else now,)]
+    else:
+        yield text, step.params or {} if step.many is None else [tuple(row) for row in step.many]
+
+
+def _for_postgres(text: str, step: Statement) -> Iterator[tuple[str | None, Any]]:
+    for row in [step.params or {}] if step.many is None else step.many:
+        yield pyformat(text), row
+
+
+def _for_mysql(text: str, step: Statement) -> Iterator[tuple[str | None, Any]]:
+    rows: list[Any] = list(step.many or [])
+    if step.many is None or ":rows" in text:
+        spread_text, params = spread(text, step.params or {}, rows)
+        yield pyformat(spread_text), params
+        return
+    for row in rows:
+        spread_text, params = spread(text, row)
+        yield pyformat(spread_text), params
+
+
+_DIALECTS: dict[str, Callable[[str, Statement], Iterator[tuple[str | None, Any]]]] = {
+    "sqlite": _for_sqlite,
+    "postgres": _for_postgres,
+    "mysql": _for_mysql,
+}
+
+
+def stale(error: Exception) -> StoreUnavailable:
+    """A transaction that has read cannot write after others have."""
+    return StoreUnavailable(
+        f"another connection has written since this transaction began to read ({error}): begin those that enqueue with "
+        "BEGIN IMMEDIATE"
+    )
