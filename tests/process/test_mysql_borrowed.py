@@ -71,7 +71,7 @@ def begun(driver: MySQLDriver, caller: Any) -> Callable[[str], Borrowed]:
 
 
 def _table(driver: MySQLDriver) -> str:
-    return driver.store.sql["moment.version"].split()[3].removesuffix("meta")
+    return driver.store.sql["moment.version"].split()[4].removesuffix("meta")
 
 
 @LEVELS

@@ -188,7 +188,7 @@ def test_promotions_at_once_share_the_due_jobs(driver: MySQLDriver) -> None:
     names = [f"{n:03}" for n in range(300)]
     past = 1_000_000
     enqueue(driver.run, *(job(name, due_us=4 * 10**15 + n) for n, name in enumerate(names)))
-    table = driver.store.sql["moment.version"].split()[3].removesuffix("meta")
+    table = driver.store.sql["moment.version"].split()[4].removesuffix("meta")
     url = _url(driver)
     ask(url, f"update {table}jobs set turn = turn - %s, due_us = turn", 4 * 10**15 - past)
     answers = at_once(*[lambda: driver.run(ops.Promote(("q",), 100))] * 4)
