@@ -63,8 +63,8 @@ def alend(transaction: Any) -> Loan:
     loan = borrow(transaction)
     if not loan.awaited:
         raise WrongColour(
-            f"a {type(transaction).__name__} would block the event loop: use an asynchronous one here, or `enqueue(...)` "
-            "and its like in a thread"
+            f"a {type(transaction).__name__} would block the event loop: use an asynchronous one here, or "
+            "`enqueue(...)` and its like in a thread"
         )
     return loan
 
@@ -97,8 +97,8 @@ class Transactions:
         assert driver is not None
         if self._dialect is None:
             raise ConfigError(
-                f"the jobs are in {driver.describe()}, which no transaction of your database reaches: name the database "
-                'that is to hold the outbox, as in Headrace("redis://...", outbox="postgresql://...")'
+                f"the jobs are in {driver.describe()}, which no transaction of your database reaches: name "
+                'the database that is to hold the outbox, as in Headrace("redis://...", outbox="postgresql://...")'
             )
         return cast("Database", driver)
 
