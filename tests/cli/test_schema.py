@@ -317,3 +317,21 @@ def test_statements_lead_up_and_down() -> None:
 def test_statements_refuse_what_is_not_there(database: str, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         statements(database, **options)
+
+
+def test_the_database_of_the_outbox_is_served_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], unique_name: str
+) -> None:
+    """The jobs may be where there is no schema, and the outbox where there is one."""
+    source = 'from headrace import Headrace\napp = Headrace("memory://", outbox="sqlite:///shop.db")\n'
+    (tmp_path / f"{unique_name}.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("HEADRACE_APP", f"{unique_name}:app")
+    codes = [run(["schema", *words.split()]) for words in ("check --json", "upgrade", "check --json", "sql --json")]
+    lines = capsys.readouterr().out.splitlines()
+    assert codes == [1, 0, 0, 0]
+    told = [json.loads(line) for line in lines if line.startswith("{")]
+    assert [line.get("state") for line in told] == ["none", "older", "none", "current", None]
+    assert told[-1]["database"] == "sqlite"
+    del sys.modules[unique_name]
