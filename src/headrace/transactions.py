@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -172,7 +173,8 @@ class Transactions:
     def _note(self, loan: Loan, installation: str | None) -> bool:
         same = installation is not None and installation == self._installation
         if same:  # another database is looked at again: our tables may be made meanwhile
-            self._known[loan.home] = True
+            with contextlib.suppress(TypeError):  # a connection that cannot be remembered without being kept
+                self._known[loan.home] = True
         return same
 
     def _same_file(self, rows: Rows) -> bool:
@@ -208,10 +210,7 @@ def _beside(action: Callable[[], None]) -> Callable[[], None]:
         except RuntimeError:
             try:
                 action()
-            except (
-                HeadraceError,
-                OSError,
-            ) as error:  # the caller's commit has succeeded, and workers look by themselves
+            except (HeadraceError, OSError) as error:  # the commit has succeeded, and workers look by themselves
                 logger.debug("a hint was lost: %s", error)
         else:
             loop.run_in_executor(None, action).add_done_callback(_heard)
