@@ -107,7 +107,7 @@ def enqueue(
     found = _find(settings.app(), task)
     job = found.using(**_using(given)).enqueue(**_typed(found, arguments, json_args))
     if settings.json:
-        say_json(job)
+        say_json({"id": job.id, "status": job.status})
     else:
         say(printable(job.id))
     if job.duplicate:
