@@ -68,7 +68,10 @@ class AsyncAlchemy(Alchemy):
     def __init__(self, thing: Any) -> None:
         self._outer = thing() if hasattr(thing, "registry") else thing
         is_connection = isinstance(self._outer, AsyncConnection)
-        super().__init__(self._outer.sync_connection if is_connection else self._outer.sync_session)
+        inner = self._outer.sync_connection if is_connection else self._outer.sync_session
+        if inner is None:
+            raise ConfigError("the AsyncConnection has not been started: use `async with engine.connect() as ...`")
+        super().__init__(inner)
 
     async def aquery(self, text: str, params: Any) -> Rows:
         """On the connection that the session's transaction uses."""
