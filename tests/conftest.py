@@ -160,18 +160,14 @@ def mariadb_server_factory(mariadb_template: MariaTemplate) -> Iterator[Callable
 
 
 @pytest.fixture(scope="session")
-def postgres_prefixes(postgres_url: str) -> Iterator[Prefixes]:
+def postgres_prefixes(postgres_url: str) -> Prefixes:
     """Tables for stores by the hundred, in the shared database."""
-    prefixes = Prefixes(postgres_url)
-    yield prefixes
-    prefixes.close()
+    return Prefixes(postgres_url)
 
 
 @pytest.fixture(scope="session")
-def mysql_prefixes(mysql_url: str) -> Iterator[Prefixes]:
-    prefixes = Prefixes(mysql_url)
-    yield prefixes
-    prefixes.close()
+def mysql_prefixes(mysql_url: str) -> Prefixes:
+    return Prefixes(mysql_url)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import itertools
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -36,7 +37,7 @@ class Prefixes:
     """Prefixes of tables in one database, each for one store at a time."""
 
     def __init__(self, url: str) -> None:
-        self._connection = connect(url)
+        self._url = url
         self._schema = "database()" if url.startswith("mysql") else "current_schema()"
         self._names = (f"t{uuid.uuid4().hex[:8]}_{os.getpid()}_{number}_" for number in itertools.count())
         self._free: list[str] = []
@@ -55,15 +56,14 @@ class Prefixes:
 
         return prefix, give_back
 
-    def close(self) -> None:
-        """The tables are left behind in a database that is thrown away."""
-        self._connection.close()
-
     def _wipe(self, prefix: str) -> None:
-        """Delete rather than truncate: it is ten times as quick where a table has ten rows."""
-        with self._connection.cursor() as cursor:
+        """Delete rather than truncate: it is ten times as quick where a table has ten rows.
+
+        On a connection made for it: some tests end every connection of their server's.
+        """
+        with closing(connect(self._url)) as connection, connection.cursor() as cursor:
             cursor.execute(_TABLES.format(schema=self._schema), (prefix.replace("_", r"\_") + "%",))
             tables = {str(row[0]) for row in cursor.fetchall()} - {f"{prefix}meta"}  # which tells of the schema
             for table in sorted(tables):
                 cursor.execute(f"delete from {table}")
-        self._connection.commit()
+            connection.commit()

@@ -36,7 +36,7 @@ class RedisServer(Server):
         With `appendonly` every acknowledged write is on disk before the reply, so it outlives `kill`.
         """
         durability = {"appendonly": "yes", "appendfsync": "always"} if appendonly else {"appendonly": "no"}
-        return super().start(**durability, **config)
+        return super().start(**(durability | config))
 
     def answers(self) -> bool:
         """Whether PING gets PONG: false while it refuses, and while it still loads its data."""
