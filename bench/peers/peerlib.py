@@ -282,7 +282,7 @@ class AsyncPeer:
                 await self.put(number, "noop")
                 while entries() <= before:
                     expect(number, sent)
-                    await asyncio.sleep(0.0005)
+                    await asyncio.sleep(0.001)  # uvloop rounds less than this to 0, and would spin
                 samples.append(stamp(before) - sent)
             await self.close()
             return samples[WARMUP:]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from headrace.core import operations as ops
 from headrace.core.states import State
 
-GAP_S = 0.05
+GAP_S = 0.01  # an idle worker picks jobs up in a few milliseconds, also where several come in a second
 EVERYBODY = ""  # the hint for all queues
 CLOSE_S = 5.0
 MOST = 1_000  # queues remembered
