@@ -62,7 +62,7 @@ class MySQLWakeup:
         self._line: AsyncLine | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._worked_at = float("-inf")
-        self._vain = 0  # turns in a row that found something at the first look
+        self._vain = 0  # turns in a row that found something at the first look, and had before it
         self._failures = 0
         self._closed = False
         bells.listening.add(self)
@@ -115,11 +115,13 @@ class MySQLWakeup:
         try:
             first = True
             loop = asyncio.get_running_loop()
+            # what is there from the start and stays is being claimed by others, or cannot be; what is new is for us
+            stale = await self._ask(line, watch.look())
             while (left := until - loop.time()) > 0:
                 # not at once: whoever was rung before us is claiming what is there
                 await asyncio.sleep(min(left, self._pause(loop.time())))
                 if await self._ask(line, self._watch().look()):
-                    self._vain = self._vain + 1 if first else 0
+                    self._vain = self._vain + 1 if first and stale else 0
                     self._worked_at = loop.time()
                     self._rung.set()
                     return
