@@ -9,9 +9,9 @@ from headrace.core import operations as ops
 from headrace.core.transactions import Installation
 from headrace.errors import ConfigError
 from headrace.stores.contract import Features, Now
+from headrace.stores.installation import installation
 from headrace.stores.mysql import claim, enqueue, inspect, lease, look, operate, outbox, schema, settle
 from headrace.stores.mysql.heads import Heads
-from headrace.stores.mysql.installation import installation
 from headrace.stores.mysql.watch import Watch
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.schema import Schema

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from headrace.core import operations as ops
 from headrace.core.transactions import Installation
 from headrace.stores.contract import Features, Now
+from headrace.stores.installation import installation
 from headrace.stores.plan import Plan
 from headrace.stores.postgres import claim, enqueue, inspect, lease, look, operate, outbox, schema, settle
 from headrace.stores.postgres.heads import Heads
-from headrace.stores.postgres.installation import installation
 from headrace.stores.schema import Schema
 from headrace.stores.statements import DEFAULT_PREFIX, downgrades, load, migrations
 

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from headrace.core import operations as ops
 from headrace.core.transactions import Installation
 from headrace.stores.contract import Features, Now
+from headrace.stores.installation import installation
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.schema import Schema
 from headrace.stores.sqlite import claim, enqueue, inspect, lease, look, mend, operate, outbox, schema, settle
-from headrace.stores.sqlite.installation import installation
 from headrace.stores.statements import DEFAULT_PREFIX, downgrades, load, migrations
 
 R = TypeVar("R")

@@ -1,4 +1,4 @@
-"""The plan that tells one database from another."""
+"""The plan that tells one database from another, the same for every SQL store."""
 
 from __future__ import annotations
 
