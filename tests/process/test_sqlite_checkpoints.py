@@ -162,8 +162,8 @@ def test_doctor_knows_which_libraries_have_the_bug(library: str, fixed: bool) ->
 def test_doctor_says_what_holds(driver: SQLiteDriver) -> None:
     driver.run(ops.Enqueue((job("a"),)))
     findings = {finding.subject: finding for finding in driver.run(ops.Inspect())}
-    assert findings.keys() == {"journal", "durability", "checkpoints", "integrity"}
-    assert {findings[name].level for name in ("journal", "durability", "integrity")} == {"ok"}
+    assert findings.keys() == {"journal", "durability", "checkpoints", "integrity", "rows"}
+    assert {findings[name].level for name in ("journal", "durability", "integrity", "rows")} == {"ok"}
     assert sqlite3.sqlite_version in findings["checkpoints"].text
     assert findings["checkpoints"].level == ("ok" if has_reset_fix(sqlite3.sqlite_version) else "info")
 

@@ -303,3 +303,15 @@ def test_a_worker_and_the_command_line_go_on_beside_rows_that_cannot_be_read(sql
     assert {each["id"] for each in shown} == {"\\xff", "\\xfe", "o\\xed"}
     assert {each["reason"] for each in shown} == {"unreadable"}
     app.close()
+
+
+def test_what_nobody_can_claim_is_counted(h: Harness, driver: SQLiteDriver, sqlite_path: Path) -> None:
+    """A state that does not exist, a queue that is no text: they stay, the others go on, and the doctor tells."""
+    h.enqueue(job("lost"), job("nowhere"), job("good"))
+    change(sqlite_path, "update headrace_jobs set state = 'redy' where id = 'lost'")
+    change(sqlite_path, "update headrace_jobs set queue = cast(x'ff' as text) where id = 'nowhere'")
+    assert [each.id for each in h.claim().jobs] == ["good"]
+    (found,) = [finding for finding in driver.run(ops.Inspect()) if finding.subject == "rows"]
+    assert found.level == "warning"
+    assert "1 row in states that do not exist" in found.text
+    assert "1 queue with a name that is no text" in found.text

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from headrace.core import operations as ops
+from headrace.core.wording import counted
 from headrace.stores.plan import Plan, Statement
 
 SYNCHRONOUS = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
 
 
 def inspect(op: ops.Inspect, now: int) -> Plan[list[ops.Finding]]:
-    """Library, journal, durability, checkpoints, and whether the file is sound."""
+    """Library, journal, durability, checkpoints, whether the file is sound, and rows that nobody can claim."""
     library = (yield Statement("inspect.library"))[0][0]
     journal = (yield Statement("inspect.journal_mode"))[0][0]
     synchronous = (yield Statement("inspect.synchronous"))[0][0]
     autocheckpoint = (yield Statement("inspect.autocheckpoint"))[0][0]
     problem = (yield Statement("inspect.check"))[0][0]
+    strange = (yield Statement("inspect.strange"))[0][0]
+    queues = yield Statement("inspect.queues")
     return [
         _journal(journal),
         _durability(synchronous),
         _checkpoints(library, autocheckpoint),
         _soundness(problem),
+        _rows(strange, [queue for (queue,) in queues]),
     ]
 
 
@@ -60,3 +64,24 @@ def _soundness(problem: str) -> ops.Finding:
     if problem == "ok":
         return ops.Finding("ok", "integrity", "quick_check found nothing")
     return ops.Finding("error", "integrity", f"the file is damaged: {problem}", "stop all workers and restore a backup")
+
+
+def _rows(strange: int, queues: list[bytes]) -> ops.Finding:
+    """Only another program can have written them."""
+    nameless = sum(not is_text(queue) for queue in queues)
+    if not strange and not nameless:
+        return ops.Finding("ok", "rows", "every waiting job has a state and a queue that workers know how to read")
+    rows, names = counted(strange, "row"), counted(nameless, "queue")
+    text = f"nobody will claim {rows} in states that do not exist, and those of {names} with a name that is no text"
+    return ops.Finding(
+        "warning", "rows", text, "another program wrote them to headrace_jobs: correct or delete them there"
+    )
+
+
+def is_text(name: bytes) -> bool:
+    """Whether these bytes are UTF-8."""
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -15,3 +15,11 @@ pragma wal_autocheckpoint;
 -- name: check
 -- The first problem only: a damaged file has many.
 pragma quick_check(1);
+
+-- name: strange
+-- Rows in states that do not exist.
+select count(*) from headrace_jobs where state not in ('scheduled', 'ready', 'running', 'parked');
+
+-- name: queues
+-- As bytes: a name may be no text.
+select distinct cast(queue as blob) from headrace_jobs;
