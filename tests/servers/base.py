@@ -1,156 +1,26 @@
-"""A server's process: started, stopped, killed, frozen and restarted, with all the processes it has made itself."""
+"""Servers that tests may kill, freeze and restart, with all the processes they have made themselves."""
 
 import contextlib
 import os
-import pwd
-import shutil
 import signal
-import socket
-import subprocess
-import tempfile
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Self
 
 import psutil
 
+from headrace.testing.servers import base
+from headrace.testing.servers.base import ServerDied, free_port, private_directory, run_unprivileged, unprivileged
 from tests.waiting import wait_until
 
-READY_WITHIN = 20.0
-STOP_WITHIN = 10.0
-_TAIL = 2000
+__all__ = ["Server", "ServerDied", "free_port", "private_directory", "run_unprivileged", "unprivileged"]
 
 
-def free_port() -> int:
-    """A loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def unprivileged() -> dict[str, Any]:
-    """How to start a process that refuses to run as root: as `nobody` then, as ourselves otherwise."""
-    if os.geteuid() != 0:
-        return {}
-    nobody = pwd.getpwnam("nobody")
-    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-
-
-@contextlib.contextmanager
-def private_directory(prefix: str) -> Iterator[Path]:
-    """A directory of the unprivileged user's own, thrown away at the end. Short: a socket's path has a limit."""
-    directory = Path(
-        tempfile.mkdtemp(prefix=f"{prefix}-")
-    )  # not under pytest's directories, which are closed to others
-    try:
-        if owner := unprivileged():
-            os.chown(directory, owner["user"], owner["group"])
-        yield directory
-    finally:
-        shutil.rmtree(directory)
-
-
-def run_unprivileged(command: Sequence[str | Path], directory: Path, given: str = "") -> None:
-    """Run to the end there, or raise ServerDied with what it printed."""
-    done = subprocess.run(
-        command,
-        input=given,
-        cwd=directory,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=60,
-        check=False,
-        **unprivileged(),
-    )
-    if done.returncode != 0:
-        raise ServerDied(f"{command[0]} ended with {done.returncode}:\n{done.stdout[-_TAIL:]}")
-
-
-class ServerDied(Exception):
-    """A server process ended while it was being started."""
-
-
-class Server:
-    """One server in a directory. `start` may be called again after `stop` or `kill`: same port, same directory."""
-
-    settings: ClassVar[dict[str, str]] = {}
-    stop_signal = signal.SIGTERM
-
-    def __init__(self, binary: Path, directory: Path) -> None:
-        self.binary = binary
-        self.directory = directory
-        self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._config: dict[str, str] = {}
-
-    @property
-    def url(self) -> str:
-        raise NotImplementedError
-
-    def answers(self) -> bool:
-        """Whether it serves a client: false while it refuses, and while it still starts."""
-        raise NotImplementedError
-
-    def command(self, settings: dict[str, str]) -> list[str]:
-        """The words that start it in the foreground, on its port and in its directory."""
-        raise NotImplementedError
-
-    def launch_options(self) -> dict[str, Any]:
-        """More arguments of Popen."""
-        return unprivileged()
-
-    @property
-    def log(self) -> Path:
-        return self.directory / "server.log"
-
-    @property
-    def pid(self) -> int:
-        """The process id; AssertionError when the server is not running."""
-        assert self.running, "the server is not running"
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def start(self, **config: str | int) -> Self:
-        """Start, and return once it answers. `config` holds settings of the server's own, over `settings`."""
-        assert not self.running, "the server runs already"
-        self._config = {**self.settings, **{name: str(value) for name, value in config.items()}}
-        for attempts_left in (2, 1, 0):
-            try:
-                self._launch()
-                break
-            except ServerDied:
-                # Between the probe and the bind another process may have taken the port.
-                if not attempts_left or "Address already in use" not in self.log.read_text(errors="replace"):
-                    raise
-                self.port = free_port()
-        return self
-
-    def restart(self) -> Self:
-        """Stop if need be, and start with the same settings on the same port and directory."""
-        self.stop()
-        self._launch()
-        return self
+class Server(base.Server):
+    """One server in a directory, and what can happen to it."""
 
     def stop(self) -> None:
         """Ask it to end, then insist. May be called twice."""
-        if self._process is None:
-            return
         if self.running:
             self.thaw()  # a frozen process would not hear the other signal
-            self._process.send_signal(self.stop_signal)
-            try:
-                self._process.wait(STOP_WITHIN)
-            except subprocess.TimeoutExpired:
-                self.kill()
-                return
-        self._process.wait()
-        self._process = None
+        super().stop()
 
     def kill(self) -> None:
         """SIGKILL: no goodbye, no last write, by none of its processes."""
@@ -159,9 +29,7 @@ class Server:
         for member in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 member.kill()
-        assert self._process is not None
-        self._process.wait()
-        self._process = None
+        super().kill()
         wait_until(lambda: all(map(_dead, family)), what="the end of the killed server")
 
     def freeze(self) -> None:
@@ -179,28 +47,6 @@ class Server:
     def _family(self) -> list[psutil.Process]:
         process = psutil.Process(self.pid)
         return [process, *process.children(recursive=True)]
-
-    def _launch(self) -> None:
-        command = self.command(self._config)
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self.launch_options()
-            )
-        try:
-            wait_until(self._answers_or_died, READY_WITHIN, f"{self.binary.name} on port {self.port}")
-        except AssertionError as late:
-            self.stop()
-            raise AssertionError(f"{late}; its log ends:\n{self._tail()}") from late
-
-    def _answers_or_died(self) -> bool:
-        assert self._process is not None
-        if (code := self._process.poll()) is not None:
-            self._process = None
-            raise ServerDied(f"{self.binary} ended with {code} instead of starting:\n{self._tail()}")
-        return self.answers()
-
-    def _tail(self) -> str:
-        return self.log.read_text(errors="replace")[-_TAIL:]
 
 
 def _dead(process: psutil.Process) -> bool:
