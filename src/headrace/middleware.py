@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 from headrace.context import JobContext
@@ -22,6 +23,14 @@ class Middleware:
     async def around(self, job: JobContext, run: Run) -> Any:
         """Called instead of the handler; must `return await run()`. What it raises counts as the handler's error."""
         return await run()
+
+    def inside(self, job: JobContext) -> AbstractContextManager[object]:
+        """A context that is entered right around the handler, in its own thread where it is a plain function.
+
+        For what belongs to a thread: sessions, connections, context variables. `around` runs on the event loop. What
+        the context raises counts as the handler's error.
+        """
+        return nullcontext()
 
     def ended(self, job: JobContext | None, outcome: Outcome) -> None:
         """Called on the loop once the run's outcome is decided (timeouts and failures included), before it is stored.
@@ -46,6 +55,40 @@ class Middleware:
             self.ended(job, outcome)
         except Exception:
             logger.exception("the hook %s.ended raised; the outcome stands", type(self).__name__)
+
+
+class Inside:
+    """The contexts that middleware wants around handlers, the first one outermost."""
+
+    def __init__(self, middleware: Sequence[Middleware]) -> None:
+        # most middleware has none, and then nothing is entered
+        self._layers = [layer for layer in middleware if type(layer).inside is not Middleware.inside]
+
+    def call(self, job: JobContext | None, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """Call a plain function, from its thread."""
+        if not self._layers:
+            return function(**arguments)
+        with ExitStack() as stack:
+            self._enter(stack, job)
+            return function(**arguments)
+
+    def acall(
+        self, job: JobContext | None, function: Callable[..., Awaitable[Any]], arguments: dict[str, Any]
+    ) -> Awaitable[Any]:
+        """Call an async function; to be awaited in its task."""
+        return self._acall(job, function, arguments) if self._layers else function(**arguments)
+
+    async def _acall(
+        self, job: JobContext | None, function: Callable[..., Awaitable[Any]], arguments: dict[str, Any]
+    ) -> Any:
+        with ExitStack() as stack:
+            self._enter(stack, job)
+            return await function(**arguments)
+
+    def _enter(self, stack: ExitStack, job: JobContext | None) -> None:
+        assert job is not None
+        for layer in self._layers:
+            stack.enter_context(layer.inside(job))
 
 
 def checked(middleware: Sequence[Middleware]) -> Sequence[Middleware]:

@@ -16,6 +16,7 @@ from headrace.core import settle, trail
 from headrace.core.operations import Outcome
 from headrace.core.states import State
 from headrace.core.verdict import Verdict
+from headrace.middleware import Inside
 from headrace.worker.report import tell
 from headrace.worker.settle import Settler
 from headrace.worker.shared import Shared
@@ -40,6 +41,7 @@ class Executor:
         self._shared = shared
         self._settler = settler
         self._options = shared.options
+        self._inside = Inside(shared.middleware)
         self._waiting: deque[Work] = deque()
         self._threads = ThreadPool(shared.options.thread_limit, "headrace-job")
         self.running = 0
@@ -187,7 +189,8 @@ class Executor:
         assert work.task is not None
         self._set_timer(work)
         try:
-            ending = await self._outcome_of(work, lambda: work.task.function(**work.kwargs))  # type: ignore[union-attr]
+            function = work.task.function
+            ending = await self._outcome_of(work, lambda: self._inside.acall(work.context, function, work.kwargs))
         finally:
             self._clear_timer(work)
         try:
@@ -235,6 +238,8 @@ class Executor:
 
     async def _run_in_thread(self, work: Work) -> None:
         """A synchronous handler. Its thread cannot be interrupted, only waited for (3b.13)."""
+        assert work.task is not None
+        function = work.task.function
         thread: ThreadCall | None = None
         timed = self._timeout(work) is not None
 
@@ -247,7 +252,7 @@ class Executor:
             # in the thread: much may have happened while it waited for one
             if work.interruption or self._shared.in_doubt(work):
                 raise NotBegunError
-            return work.task.function(**work.kwargs)  # type: ignore[union-attr]
+            return self._inside.call(work.context, function, work.kwargs)
 
         async def call() -> Any:
             nonlocal thread
