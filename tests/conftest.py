@@ -15,10 +15,12 @@ from tests.proxy import Proxy
 from tests.servers import (
     MariaServer,
     MariaTemplate,
+    PgBouncerServer,
     PostgresServer,
     PostgresTemplate,
     RedisServer,
     find_mariadb,
+    find_pgbouncer,
     find_postgres_binaries,
     find_redis_binary,
     private_directory,
@@ -117,6 +119,23 @@ def postgres_server_factory(postgres_template: PostgresTemplate) -> Iterator[Cal
             return server
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def pgbouncer_server(request: pytest.FixtureRequest) -> Iterator[PgBouncerServer]:
+    """A pooler in transaction mode before the server of `postgres_url`. To share: do not kill it."""
+    if (binary := find_pgbouncer()) is None:
+        missing("no pgbouncer on PATH or in /usr/sbin")
+    with private_directory("pgbouncer") as directory:
+        server = PgBouncerServer(binary, directory, request.getfixturevalue("postgres_url")).start()
+        yield server
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def pgbouncer_url(pgbouncer_server: PgBouncerServer) -> str:
+    """The way through it, with the way round it for hints."""
+    return pgbouncer_server.url
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ import psycopg
 import pymysql
 import pytest
 
-from tests.servers import MariaServer, PostgresServer, Server, ServerDied
+from tests.servers import MariaServer, PostgresServer, Server, ServerDied, find_postgres_binaries
 from tests.waiting import wait_until
 
 
@@ -107,3 +108,8 @@ def test_shared_servers_let_in_who_comes_by_their_url(
 ) -> None:
     assert ask(postgres_server, "show fsync") == [("off",)]
     assert ask(mariadb_server, "select @@innodb_flush_log_at_trx_commit") == [(0,)]
+
+
+def test_binaries_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_TEST_POSTGRES_BIN", "/usr/lib/postgresql/15/bin")
+    assert find_postgres_binaries() == Path("/usr/lib/postgresql/15/bin")

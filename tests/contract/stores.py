@@ -16,6 +16,7 @@ from headrace.testing.conformance import Harness, LoopThread
 from tests.contract.prefixes import Prefixes
 
 DATABASES = ("postgres", "mysql")
+POOLED = "pgbouncer"  # PostgreSQL behind PgBouncer in transaction mode
 STORES = ("memory", "sqlite", "redis", "redis_slots", *DATABASES)  # redis_slots: one queue at a time, as on a cluster
 COLOURS = ("sync", "async")
 
@@ -24,7 +25,7 @@ def open_driver(kind: str, clock: Callable[[], int], request: pytest.FixtureRequ
     """A driver on a store of its own: a new file, new keys, empty tables. May be called often in one test."""
     if kind == "memory":
         return MemoryDriver(MemoryStore(now=clock))
-    if kind in DATABASES:
+    if kind in (*DATABASES, POOLED):
         return _on_tables(kind, clock, request)
     name = f"t{uuid.uuid4().hex[:15]}"
     if kind == "sqlite":
@@ -43,11 +44,11 @@ def open_driver(kind: str, clock: Callable[[], int], request: pytest.FixtureRequ
 
 def _on_tables(kind: str, clock: Callable[[], int], request: pytest.FixtureRequest) -> Any:
     """A driver that gives its tables back when it is closed."""
-    prefixes: Prefixes = request.getfixturevalue(f"{kind}_prefixes")
+    prefixes: Prefixes = request.getfixturevalue("postgres_prefixes" if kind == POOLED else f"{kind}_prefixes")
     url: str = request.getfixturevalue(f"{kind}_url")
     prefix, give_back = prefixes.lend()
     driver: Any
-    if kind == "postgres":
+    if kind in ("postgres", POOLED):
         from headrace.drivers.postgres import PostgresDriver
         from headrace.stores.postgres import PostgresStore
 

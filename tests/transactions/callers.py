@@ -96,6 +96,13 @@ class AsyncPsycopg(Caller):
         return self.handle.execute(statement)
 
 
+class PooledPsycopg(Psycopg):
+    """Behind a pooler, which knows nothing of prepared statements; `url` is headrace's."""
+
+    def connect(self) -> Any:
+        return psycopg.connect(self.url.partition("?")[0], prepare_threshold=None)
+
+
 class PyMySQL(Caller):
     def connect(self) -> Any:
         return pymysql.connect(**server(self.url), cursorclass=pymysql.cursors.DictCursor)
@@ -142,6 +149,15 @@ class AlchemySession(Caller):
     def close(self) -> None:
         super().close()
         self.engine.dispose()
+
+
+class PooledSession(AlchemySession):
+    """Behind a pooler."""
+
+    def connect(self) -> Any:
+        url = through(self.url.partition("?")[0], "postgresql+psycopg")
+        self.engine = create_engine(url, connect_args={"prepare_threshold": None})
+        return Session(self.engine)
 
 
 class AlchemyConnection(AlchemySession):
@@ -223,6 +239,8 @@ KINDS: dict[str, tuple[str, Callable[[str, str], Caller]]] = {
         "postgres",
         lambda url, table: AlchemyAsyncConnection(through(url, "postgresql+psycopg"), table),
     ),
+    "psycopg-pgbouncer": ("pgbouncer", PooledPsycopg),
+    "session-pgbouncer": ("pgbouncer", PooledSession),
     "pymysql": ("mysql", PyMySQL),
     "asyncmy": ("mysql", Asyncmy),
     "session-pymysql": ("mysql", lambda url, table: AlchemySession(through(url, "mysql+pymysql"), table)),

@@ -54,6 +54,8 @@ def translate(error: Exception, place: object) -> Exception:
         return InvalidArguments(f"a text of this job is not valid Unicode: {error}")
     if not isinstance(error, psycopg.Error):
         return error
+    if error.sqlstate is None and isinstance(error.__context__, StoreUnavailable):
+        return error.__context__  # what follows, such as a pipeline that cannot be left, only hides it
     kind, text = _kind(error)
     said = " ".join(str(error).split()) or type(error).__name__
     return kind(text.format(place=place, error=said)).with_traceback(error.__traceback__)

