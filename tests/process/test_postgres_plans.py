@@ -1,0 +1,55 @@
+"""Plans of statements that run for every job must not depend on when statistics were taken."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.core import operations as ops
+from headrace.drivers.paramstyle import names
+from headrace.drivers.postgres import PostgresDriver
+from headrace.drivers.postgres.address import PINS
+from tests.process.postgres_jobs import open_driver, plain
+
+WAITING = """\
+insert into {name}_jobs (id, queue, task, state, token, created_us, base_us, due_us, since_us, body)
+select n::text, 'q', 'task', 'ready', 1, 1, 1, 1, 1, '' from generate_series(1, 20000) as n
+"""
+
+
+@pytest.fixture
+def driver(postgres_url: str, unique_name: str) -> Iterator[PostgresDriver]:
+    driver = open_driver(postgres_url, unique_name)
+    driver.run(ops.Prepare())
+    yield driver
+    driver.close()
+
+
+def plan_of(driver: PostgresDriver, url: str, name: str) -> str:
+    """The plan of a statement on a connection like ours."""
+    text = driver.store.sql[name]
+    known = list(dict.fromkeys(names(text)))
+    with plain(url) as connection:
+        for setting, value in PINS.items():
+            connection.execute("select set_config(%s, %s, false)", (setting, value))
+        numbered = re.sub(r"(?<!:):([a-z_]+)", lambda match: f"${known.index(match[1]) + 1}", _plain(text))
+        connection.execute(f"prepare statement as {numbered}".encode())
+        rows = connection.execute(f"explain execute statement ({', '.join(['null'] * len(known))})".encode()).fetchall()
+    return "\n".join(row[0] for row in rows)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"--[^\n]*", "", text)
+
+
+@pytest.mark.parametrize("name", ["settle.succeed", "settle.settle"])
+def test_a_claim_is_ended_by_its_id_whatever_the_statistics(
+    driver: PostgresDriver, postgres_url: str, unique_name: str, name: str
+) -> None:
+    """Statistics from when everything waited say that next to nothing runs: then all that runs is not read for each."""
+    with plain(postgres_url) as connection:
+        connection.execute(WAITING.format(name=unique_name).encode())
+        connection.execute(f"analyze {unique_name}_jobs".encode())
+    plan = plan_of(driver, postgres_url, name)
+    assert f"{unique_name}_jobs_pkey" in plan
+    assert f"{unique_name}_jobs_running" not in plan
