@@ -1,10 +1,11 @@
 """Where the living begin, while dead rows pile up before them.
 
 Vacuum may not clear away what an old transaction of anybody's might still want to see (B129). Until that one ends, each
-look at the head of a queue walks over all rows that were taken since. A look that turns out slow is therefore
-remembered, and the next ones begin where it ended. What comes in before that place (a higher priority, a job given
-back) is found by the next whole look, which is made when ten times the cost of the last one has passed. Quick looks are
-always whole, so that nothing of this is noticed where nothing is in the way.
+look at the head of a queue walks over all rows that were taken since. The second of two looks that turn out slow is
+therefore remembered (one may have waited for the processor only), and the next ones begin where it ended. What comes in
+before that place (a higher priority, a job given back) is found by the next whole look, which is made when ten times
+the cost of the last one has passed. Quick looks are always whole, so that nothing of this is noticed where nothing is
+in the way.
 
 These are hints: each process has its own, and losing them costs nothing but time.
 """
@@ -27,6 +28,7 @@ class Heads:
     def __init__(self) -> None:
         self._floors: dict[str, dict[str, Place]] = {}
         self._whole: dict[str, tuple[int, int]] = {}  # worker -> (when the last whole look ended, what it took)
+        self._slow: set[str] = set()  # workers whose last whole look was slow
         self.buried_us = 0  # tombstones that end before this are gone
 
     def floors(self, worker: str, queues: Sequence[str]) -> list[Place]:
@@ -37,7 +39,7 @@ class Heads:
     def looked(self, worker: str, ends: dict[str, Place], at_us: int, took_us: int) -> None:
         """After a look that brought as many jobs as were wanted: in each queue it ended at `ends`."""
         if worker not in self._floors:
-            if took_us < SLOW_US:
+            if not self._again_slow(worker, took_us):
                 return
             if len(self._floors) >= MOST:
                 self._floors.clear()
@@ -48,6 +50,15 @@ class Heads:
             self.forget(worker)
         else:
             self._floors[worker] |= ends
+
+    def _again_slow(self, worker: str, took_us: int) -> bool:
+        """Whether this whole look of a worker was slow, and the one before it too."""
+        before = worker in self._slow
+        if took_us < SLOW_US:
+            self._slow.discard(worker)
+        else:
+            self._slow = {worker, *self._slow} if len(self._slow) < MOST else {worker}
+        return before and took_us >= SLOW_US
 
     def forget(self, worker: str) -> None:
         """The next look is a whole one."""
