@@ -152,11 +152,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(run(arguments))
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code. Errors are one line on standard error."""
-    settings = Settings()
+def run(arguments: Sequence[str] | None = None, program: str = "headrace", settings: Settings | None = None) -> int:
+    """Run the command, called `program`, and return its exit code. Errors are one line on standard error.
+
+    `settings` come from a framework that has found the app already.
+    """
+    settings = Settings() if settings is None else settings
     try:
-        code = headrace.main(arguments, "headrace", standalone_mode=False, obj=settings)
+        code = headrace.main(arguments, program, standalone_mode=False, obj=settings)
         flush()
     except (ReaderLeft, BrokenPipeError):
         _drop_output()
