@@ -16,8 +16,8 @@ from headrace.errors import ConfigError
 __all__ = ["Loan", "Rows", "SQLStore", "borrow"]
 
 UNDERSTOOD = (
-    "a SQLAlchemy Session, AsyncSession, Connection or AsyncConnection, or a connection of sqlite3, psycopg, PyMySQL "
-    "or asyncmy"
+    "a SQLAlchemy Session, AsyncSession, Connection or AsyncConnection, a connection of sqlite3, psycopg, PyMySQL or "
+    "asyncmy, or the alias of a database of Django"
 )
 
 
@@ -48,7 +48,14 @@ def _async_alchemy(thing: Any) -> Loan:
     return AsyncAlchemy(thing)
 
 
+def _django(thing: str) -> Loan:
+    from headrace.drivers.borrowed.django import Django  # noqa: PLC0415 - imports Django only where it is set up
+
+    return Django(thing)
+
+
 _KINDS: dict[str, Callable[[Any], Loan]] = {
+    "builtins.str": _django,
     "sqlite3.Connection": SQLite3,
     "psycopg.Connection": Psycopg,
     "psycopg.AsyncConnection": AsyncPsycopg,

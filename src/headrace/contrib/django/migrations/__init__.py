@@ -1,0 +1,1 @@
+"""The tables of headrace, version by version."""

@@ -1,0 +1,115 @@
+"""The app of a Django project."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from headrace.app import Headrace
+from headrace.contrib.django.addresses import url_of
+from headrace.contrib.django.configuration import Configuration, configuration
+from headrace.contrib.django.hygiene import FreshConnections
+from headrace.core.operations import Enqueued, NewJob
+from headrace.core.ports import Driver
+
+if TYPE_CHECKING:
+    from headrace.worker import Worker
+
+
+class DjangoApp(Headrace):
+    """Made from the setting HEADRACE; a project has one, `headrace.contrib.django.app`.
+
+    It differs from any other app in three things. Its address is that of a database of Django, and follows it to the
+    database of the tests. A job that is enqueued inside of `atomic()` on that database belongs to the transaction. Its
+    workers treat Django's connections around each job as Django does around each request.
+    """
+
+    def __init__(self, settings: Configuration) -> None:
+        self.settings = settings
+        self._names: dict[str, str] = {}
+        self._moving = threading.Lock()
+        arguments = dict(settings.arguments)
+        if settings.outbox is not None:
+            arguments["outbox"] = self._address(settings.outbox)
+        super().__init__(settings.url or self._address(settings.database or "default"), **arguments)
+        self.middleware.append(FreshConnections(self))
+
+    def _address(self, alias: str) -> str:
+        from django.db import connections  # noqa: PLC0415
+
+        self._names[alias] = connections[alias].settings_dict["NAME"]
+        return url_of(alias)
+
+    # -- the store
+
+    @property
+    def driver(self) -> Driver:
+        """The store. It follows a database of Django that has been given another name, as tests do."""
+        self._follow()
+        return super().driver
+
+    @driver.setter
+    def driver(self, driver: Driver) -> None:
+        self._driver = driver
+
+    @property
+    def outbox_driver(self) -> Driver:
+        """The database with the outbox; it follows in the same way."""
+        self._follow()
+        return super().outbox_driver
+
+    def _follow(self) -> None:
+        from django.db import connections  # noqa: PLC0415
+
+        for alias, name in list(self._names.items()):
+            if connections[alias].settings_dict["NAME"] != name:
+                with self._moving:
+                    self._move(alias)
+
+    def _move(self, alias: str) -> None:
+        self.close()
+        field = "outbox" if alias == self.settings.outbox else "url"
+        self.config = replace(self.config, **{field: self._address(alias)})
+        self._driver = None
+        self.__dict__.pop("_outbox_driver", None)
+
+    # -- producers
+
+    def send(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store jobs, in the transaction that this thread is in on our database if there is one."""
+        if (alias := self.joined()) is not None:
+            return self.send_in(alias, jobs)[0]
+        return super().send(jobs)
+
+    def joined(self) -> str | None:
+        """The database whose transaction a job that is enqueued here and now belongs to; None: to no transaction."""
+        from django.db import connections  # noqa: PLC0415
+
+        alias = self.settings.alias
+        return alias if alias and self.settings.joins and connections[alias].in_atomic_block else None
+
+    # -- workers
+
+    def worker(
+        self, queues: Sequence[str] | Mapping[str, float] | str | None = None, *, id: str | None = None, **options: Any
+    ) -> Worker:
+        """As `Headrace.worker`; by default also for the QUEUES of the tasks backends that are ours."""
+        if queues is None:
+            from headrace.contrib.django.registry import backend_queues  # noqa: PLC0415 - tasks need not be in use
+
+            queues = sorted({*(task.queue for task in self.tasks.values()), *backend_queues()})
+        return super().worker(queues, id=id, **options)
+
+
+@cache
+def project_app() -> DjangoApp:
+    """The app of this project.
+
+    Raises:
+        ConfigError: the setting HEADRACE says something that we do not understand.
+    """
+    return DjangoApp(configuration())
