@@ -1,18 +1,11 @@
 """Servers with settings of their own, users who may do little, and how we say what is wrong."""
 
 import asyncio
-import datetime as dt
-import ipaddress
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pymysql
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from headrace.core import operations as ops
 from headrace.drivers.mysql import MySQLDriver
@@ -29,6 +22,7 @@ from headrace.errors import (
 from headrace.testing.conformance.harness import job
 from tests.process.mysql_jobs import ask, claim, enqueue, open_driver, settle
 from tests.servers import MariaServer
+from tests.servers.certificate import certificate
 
 Factory = Callable[[], MariaServer]
 
@@ -198,33 +192,6 @@ def test_an_address_is_read_and_shown() -> None:
 
 
 # -- TLS
-
-
-def certificate(directory: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1, signed by itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    start = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(start)
-        .not_valid_after(start + dt.timedelta(days=36500))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    cert, secret = directory / "cert.pem", directory / "key.pem"
-    cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    secret.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    for file in (cert, secret):
-        file.chmod(0o644)
-    return cert, secret
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])
