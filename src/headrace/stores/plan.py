@@ -19,12 +19,16 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
 
     `alone`: complete in itself. A driver may run it without a transaction unless one is open already, which spares
     the round trips that begin and end one; any other statement opens one that lasts until the end of the plan.
+
+    `mute`: the plan makes nothing of its answer. A driver may keep it back and send it together with the next one, or
+    with the commit, which spares a round trip; what is wrong with it comes to light there.
     """
 
     sql: str
     params: dict[str, Any] | None = None
     many: list[dict[str, Any]] | list[tuple[Any, ...]] | None = None
     alone: bool = False
+    mute: bool = False
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):

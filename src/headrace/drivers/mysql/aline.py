@@ -13,7 +13,7 @@ from headrace.drivers.mysql.address import Address
 from headrace.drivers.mysql.line import PING_AFTER_S, session_steps
 from headrace.drivers.mysql.problems import is_lost, translate
 from headrace.drivers.mysql.silence import is_silent
-from headrace.drivers.mysql.text import Texts
+from headrace.drivers.mysql.text import Kept, Texts
 from headrace.drivers.run import arun
 from headrace.errors import StoreError
 from headrace.stores.plan import Plan, Statement, Step
@@ -31,6 +31,7 @@ class AsyncLine:
         self._loop = asyncio.get_running_loop()
         self.usable = True
         self._in_transaction = False
+        self._kept = Kept()
         self._used_at = self._loop.time()
 
     @classmethod
@@ -75,18 +76,19 @@ class AsyncLine:
         """Carry out one step in a transaction, which begins with the first that needs one."""
         if not self._in_transaction and not (isinstance(step, Statement) and step.alone):
             self._in_transaction = True
-            return await self._execute(step, "begin;")
-        return await self._execute(step, "")
+            self._kept.add("begin")
+        if isinstance(step, Statement) and step.mute and self._in_transaction:
+            for packet in self._texts.packets(step):
+                if self._kept.add(packet):
+                    await self._query(self._kept.take())
+            return []
+        return await self.execute(step)
 
     async def execute(self, step: Step) -> Any:
         """Carry out one step as it is."""
-        return await self._execute(step, "")
-
-    async def _execute(self, step: Step, before: str) -> Any:
         rows: Any = []
         for packet in self._texts.packets(step):
-            rows = await self._query(before + packet)
-            before = ""
+            rows = await self._query(self._kept.take(packet))
         return rows
 
     async def _query(self, text: str) -> Any:
@@ -110,7 +112,7 @@ class AsyncLine:
 
     async def _end(self, how: str) -> None:
         if self._in_transaction:
-            await self._query(how)
+            await self._query(self._kept.take(how))
             self._in_transaction = False
 
     async def _undo(self, error: BaseException) -> None:
@@ -118,6 +120,7 @@ class AsyncLine:
         if not isinstance(error, Exception) or not self.usable:
             self.drop()
             return
+        self._kept = Kept()
         try:
             await self._end("rollback")
         except BaseException as second:

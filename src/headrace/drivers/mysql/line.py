@@ -14,7 +14,7 @@ from pymysql.constants import CLIENT  # type: ignore[import-untyped]
 from headrace.drivers.mysql.address import Address
 from headrace.drivers.mysql.problems import is_lost, translate
 from headrace.drivers.mysql.silence import is_silent
-from headrace.drivers.mysql.text import Texts
+from headrace.drivers.mysql.text import Kept, Texts
 from headrace.drivers.run import run
 from headrace.errors import StoreError
 from headrace.stores.plan import Plan, Statement, Step
@@ -38,6 +38,7 @@ class Line:
         self._texts = texts
         self.usable = True  # nobody may use it any more after a loss, or with a request under way
         self._in_transaction = False
+        self._kept = Kept()
         self._used_at = time.monotonic()
         try:
             self._raw = pymysql.connect(
@@ -71,18 +72,19 @@ class Line:
         """Carry out one step in a transaction, which begins with the first that needs one."""
         if not self._in_transaction and not (isinstance(step, Statement) and step.alone):
             self._in_transaction = True
-            return self._execute(step, "begin;")
-        return self._execute(step, "")
+            self._kept.add("begin")
+        if isinstance(step, Statement) and step.mute and self._in_transaction:
+            for packet in self._texts.packets(step):
+                if self._kept.add(packet):
+                    self._query(self._kept.take())
+            return []
+        return self.execute(step)
 
     def execute(self, step: Step) -> Any:
         """Carry out one step as it is."""
-        return self._execute(step, "")
-
-    def _execute(self, step: Step, before: str) -> Any:
         rows: Any = []
         for packet in self._texts.packets(step):
-            rows = self._query(before + packet)
-            before = ""
+            rows = self._query(self._kept.take(packet))
         return rows
 
     def _query(self, text: str) -> Any:
@@ -106,7 +108,7 @@ class Line:
 
     def _end(self, how: str) -> None:
         if self._in_transaction:
-            self._query(how)
+            self._query(self._kept.take(how))
             self._in_transaction = False
 
     def _undo(self, error: BaseException) -> None:
@@ -114,6 +116,7 @@ class Line:
         if not isinstance(error, Exception) or not self.usable:
             self.drop()
             return
+        self._kept = Kept()
         try:
             self._end("rollback")
         except StoreError:
