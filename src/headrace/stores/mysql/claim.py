@@ -53,7 +53,7 @@ def _look(op: ops.Claim, override: int | None, *, ready: bool) -> Plan[tuple[int
 def seen(worker: str, now: int | None, lease_us: int, number: int = 0) -> Plan[None]:
     """Extend the worker's lease, from now or the store's own moment, and note its claim."""
     params = {"worker": fitting("worker", worker), "now": now, "lease_us": lease_us, "number": number}
-    yield Statement("claim.seen", params)
+    yield Statement("claim.seen", params, mute=True)
 
 
 def _take(
@@ -62,21 +62,33 @@ def _take(
     """The jobs, and how each queue stands without them."""
     floors = heads.floors(op.worker, now)
     taken: list[Row] = []
-    for queue in dict.fromkeys(op.queues[key] for key, ready, _ in looks if ready):
-        if (room := op.limit - len(taken)) <= 0:
-            break
+    left = dict.fromkeys(op.queues[key] for key, ready, _ in looks if ready)
+    while left and (room := op.limit - len(taken)) > 0:
+        queue = next(iter(left))
+        del left[queue]
         rows = yield from _head(queue, room, floors.get(queue))
         taken += yield from put_aside(rows, now)
     mark = {"worker": raw(op.worker), "number": op.number, "now": now}
     for ids in steps(sorted(row[0] for row in taken)):
-        yield Statement("claim.mark", mark | {"ids": ids})
+        yield Statement("claim.mark", mark | {"ids": ids}, mute=True)
     if len(taken) < op.limit:  # there is nothing left that others do not have in their hands
         heads.forget(op.worker)
         return taken, [(key, 0, due) for key, _, due in looks]
-    moment, _, looks = yield from _look(op, override, ready=not floors)
+    if not taken:
+        return taken, looks
+    moment, more = yield from _behind(taken[-1], override)
     ends = {text(row[1]): (row[-2], row[-1]) for row in taken}  # the last of each queue
     heads.looked(op.worker, ends, len(taken), moment, moment - now)
-    return taken, looks
+    if more:
+        left[text(taken[-1][1])] = None
+    return taken, [(key, int(op.queues[key] in left), due) for key, _, due in looks]
+
+
+def _behind(last: Row, override: int | None) -> Plan[tuple[int, bool]]:
+    """The moment, and whether its queue goes on behind this job. From the head it may be a walk over dead rows."""
+    params = {"now": override, "queue": last[1], "turn": last[-2], "place": last[-1]}
+    rows = yield Statement("claim.more", params)
+    return rows[0][0], bool(rows[0][1])
 
 
 def _head(queue: str, room: int, floor: Place | None) -> Plan[list[Row]]:

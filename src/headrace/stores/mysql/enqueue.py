@@ -19,8 +19,12 @@ from headrace.stores.mysql.text import fitting, held, light_steps, raised, raw, 
 from headrace.stores.plan import Plan, Statement
 
 DRAW = 10_000_000  # places under one number that was drawn
+ROOM = b" " * 64  # for the worker's name and what else a claim writes into a row
 
 Row = tuple[Any, ...]
+
+
+_DERIVED = 12  # its field in a row
 
 
 class New(msgspec.Struct, frozen=True, gc=False):
@@ -48,7 +52,7 @@ class Found(msgspec.Struct):
 def enqueue(op: ops.Enqueue, now: int | None, *, borrowed: bool = False) -> Plan[list[ops.Enqueued]]:
     """Insert, see who won, and take back what had ended before. In somebody else's transaction nothing is promoted."""
     names = sorted({raw(job.queue) for job in op.jobs})
-    yield Statement("enqueue.draw")
+    yield Statement("enqueue.draw", mute=True)
     rows = yield Statement("enqueue.look", {"now": now, "queues": names or [b""]})
     moment, number = rows[0][:2]
     due = [name for *_, name, turn in rows if turn is not None and turn <= moment]
@@ -61,7 +65,7 @@ def enqueue(op: ops.Enqueue, now: int | None, *, borrowed: bool = False) -> Plan
     stored = {raw(job.queue) for job, answer in zip(op.jobs, answers, strict=True) if answer.status == "new"}
     # a caller's long transaction must not hold up others that use the queue for the first time
     if (missing := sorted(stored - known)) and not borrowed:
-        yield Statement("enqueue.queues", many=[(name,) for name in missing])
+        yield Statement("enqueue.queues", many=[(name,) for name in missing], mute=True)
     return answers
 
 
@@ -75,7 +79,7 @@ def _new(job: ops.NewJob, now: int, place: int) -> New:
     row = (
         *(id, queue, task, b"scheduled" if waits else b"ready", job.priority, turn, place),
         *(now, now, now, due, max(now, due)),
-        *(int(job.derived), unique, key, raw(job.unique_until), job.unique_us, job.body),
+        *(int(job.derived), unique, key, raw(job.unique_until), job.unique_us, ROOM, job.body),
     )
     return New(job, id, key, place, row)
 
@@ -117,8 +121,14 @@ class _Entry:
         entering = sorted(
             (new for new in some if new.key not in self._holders), key=lambda new: (new.key or b"", new.id)
         )
+        whole = True
         for rows in light_steps([new.row for new in entering]):
             yield Statement("enqueue.insert", many=rows)
+            whole = whole and (yield from self._all_entered(rows))
+        if whole and len(entering) == len(some):
+            for new in some:
+                self._answer(new, "new")
+            return
         found = yield from self._find(some)
         returning: list[bytes] = []
         unsure: list[New] = []
@@ -135,9 +145,21 @@ class _Entry:
             else:
                 unsure.append(new)
         for ids in steps(returning):
-            yield Statement("enqueue.undo", {"ids": ids})
+            yield Statement("enqueue.undo", {"ids": ids}, mute=True)
         yield from self._raise_tokens(found)
         yield from self._ask_keys(unsure)
+
+    def _all_entered(self, rows: Sequence[Row]) -> Plan[bool]:
+        """Whether each of these rows got in, and none of their ids has ended: then there is nothing more to look at.
+
+        Not asked in a caller's transaction, whose library may count in its own way, nor where ids were given: those
+        are no neighbours.
+        """
+        if self._borrowed or any(row[_DERIVED] for row in rows):
+            return False
+        ids = [row[0] for row in rows]
+        answer = yield Statement("enqueue.entered", {"first": min(ids), "last": max(ids)})
+        return bool(answer[0][0] == len(rows) and not answer[0][1])
 
     def _answer(self, new: New, status: Any, id: bytes | None = None) -> None:
         self._answers[new.place] = ops.Enqueued(status, new.job.id if id is None else text(id))
@@ -173,7 +195,7 @@ class _Entry:
             if until <= self._now <= token and id in found.places and id not in found.ended
         ]
         if rows:
-            yield Statement("enqueue.raise_token", many=rows)
+            yield Statement("enqueue.raise_token", many=rows, mute=True)
 
     def _ask_keys(self, unsure: Sequence[New]) -> Plan[None]:
         """Those that did not get in, though there is no job under their id: somebody holds the key."""
@@ -196,7 +218,7 @@ def find_holders(keys: Sequence[bytes | None]) -> Plan[dict[bytes, bytes]]:
 
 def draw() -> Plan[int]:
     """A number at the end of the line."""
-    yield Statement("enqueue.draw")
+    yield Statement("enqueue.draw", mute=True)
     rows = yield Statement("enqueue.drawn")
     number: int = rows[0][0]
     return number
@@ -218,5 +240,5 @@ def promote_from(queues: Iterable[bytes], now: int, limit: int) -> Plan[int]:
     if due:
         first = (yield from draw()) * DRAW
         rows = sorted((id, first + n) for n, (_, _, id) in enumerate(due))
-        yield Statement("enqueue.promote", many=[{"id": id, "place": place} for id, place in rows])
+        yield Statement("enqueue.promote", many=[{"id": id, "place": place} for id, place in rows], mute=True)
     return len(due)

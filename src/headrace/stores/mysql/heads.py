@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-SLOW_US = 10_000  # a claim that took longer than this,
-SLOW_JOB_US = 20  # and this for each of its jobs, has met dead rows by the thousand
+SLOW_US = 1_000  # a claim that took longer than this,
+SLOW_JOB_US = 20  # and this for each of its jobs, has most likely met dead rows
 PATIENCE = 10  # times its cost that may pass until the next whole look
 MOST = 1000  # workers remembered
 

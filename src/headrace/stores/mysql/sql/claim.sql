@@ -33,10 +33,21 @@ select id, queue, token, body, trail, created_us, base_us, turn, place from head
 where state = 'ready' and queue = :queue and turn = :turn and place > :place
 order by turn, place limit :limit for update skip locked;
 
+-- name: more
+-- The moment, and whether jobs are ready behind a place in their queue.
+select coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))),
+    exists (
+        select 1 from headrace_jobs force index (line)
+        where state = 'ready' and queue = :queue and turn = :turn and place > :place
+    )
+    or exists (
+        select 1 from headrace_jobs force index (line) where state = 'ready' and queue = :queue and turn > :turn
+    );
+
 -- name: mark
--- Unique until the start: the key is free from here on.
+-- Unique until the start: the key is free from here on. The blanks of a job that has not run yet make room for the rest.
 update headrace_jobs force index (primary)
-set state = 'running', worker = :worker, claim = :number, claimed_us = :now,
+set state = 'running', worker = :worker, claim = :number, claimed_us = :now, reason = rtrim(reason),
     held_key = case when unique_until = 'start' then null else held_key end
 where id in :ids;
 

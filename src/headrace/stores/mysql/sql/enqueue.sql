@@ -15,11 +15,19 @@ from (select 1 as one) as always left join headrace_queues as q on q.name in :qu
 
 -- name: insert
 -- What is there already stays as it is: no duplicate is an error. Waits for transactions that hold the same id or key.
+-- `reason` comes as blanks: room for what a claim writes, so that no full page of the table has to be split for it.
 insert into headrace_jobs (
     id, queue, task, state, priority, turn, place, token, created_us, base_us, due_us, since_us,
-    derived, unique_key, held_key, unique_until, unique_us, body
+    derived, unique_key, held_key, unique_until, unique_us, reason, body
 ) values :rows
 on duplicate key update id = headrace_jobs.id;
+
+-- name: entered
+-- How many rows that has just added (on connections of ours, which ask for rows that were changed, not found), and
+-- whether any id between these two has ended. The ids of one operation are neighbours, so this is one look, not hundreds.
+select row_count(),
+    exists (select 1 from headrace_gone where id between :first and :last)
+    or exists (select 1 from headrace_ended where id between :first and :last);
 
 -- name: found
 -- What there is under these ids: 0 a job and its place, 1 a tombstone (until, token), 2 a job that has ended.

@@ -1,8 +1,9 @@
--- Operators look: one job, pages of jobs, counts. Columns of a job stand in the order of `JobView`.
+-- Operators look: one job, pages of jobs, counts. Columns of a job stand in the order of `JobView`. The reason of a job that
+-- has not run yet is blanks.
 
 -- name: job
 select id, queue, task, case when state = 'scheduled' and turn <= :now then 'ready' else state end, priority, token,
-    created_us, due_us, base_us, null, claimed_us, worker, reason, unique_key, cancel, trail, body
+    created_us, due_us, base_us, null, claimed_us, worker, rtrim(reason), unique_key, cancel, trail, body
 from headrace_jobs where id = :id
 union all
 select id, queue, task, state, priority, token,
@@ -12,40 +13,40 @@ from headrace_ended where id = :id;
 -- name: ready
 -- The first few ready jobs of one queue in the order of claims, after (:turn, :place).
 select id, queue, task, 'ready', priority, token, created_us, due_us, base_us, null, claimed_us, worker,
-    reason, unique_key, cancel, trail, case when :bodies then body end, -priority, place
+    rtrim(reason), unique_key, cancel, trail, case when :bodies then body end, -priority, place
 from headrace_jobs force index (line)
 where state = 'ready' and queue = :queue and turn >= :turn and (turn > :turn or place > :place)
-    and (:task is null or task = :task) and (:reason is null or reason = :reason)
+    and (:task is null or task = :task) and (:reason is null or rtrim(reason) = :reason)
 order by turn, place limit :limit;
 
 -- name: due
 -- Those of one queue that are due, though nobody has made them ready yet.
 select id, queue, task, 'ready', priority, token, created_us, due_us, base_us, null, claimed_us, worker,
-    reason, unique_key, cancel, trail, case when :bodies then body end, -priority, place
+    rtrim(reason), unique_key, cancel, trail, case when :bodies then body end, -priority, place
 from headrace_jobs force index (line)
 where state = 'scheduled' and queue = :queue and turn <= :now
     and -priority >= :turn and (-priority > :turn or place > :place)
-    and (:task is null or task = :task) and (:reason is null or reason = :reason)
+    and (:task is null or task = :task) and (:reason is null or rtrim(reason) = :reason)
 order by -priority, place limit :limit;
 
 -- name: scheduled
 -- A page of jobs that are not yet due.
 select id, queue, task, 'scheduled', priority, token, created_us, due_us, base_us, null, claimed_us, worker,
-    reason, unique_key, cancel, trail, case when :bodies then body end, -priority, place
+    rtrim(reason), unique_key, cancel, trail, case when :bodies then body end, -priority, place
 from headrace_jobs
 where state = 'scheduled' and turn > :now and (:queue is null or queue = :queue)
     and -priority >= :turn and (-priority > :turn or place > :place)
-    and (:task is null or task = :task) and (:reason is null or reason = :reason)
+    and (:task is null or task = :task) and (:reason is null or rtrim(reason) = :reason)
 order by -priority, place limit :limit;
 
 -- name: other
 -- A page of running or parked jobs.
 select id, queue, task, state, priority, token, created_us, due_us, base_us, null, claimed_us, worker,
-    reason, unique_key, cancel, trail, case when :bodies then body end, -priority, place
+    rtrim(reason), unique_key, cancel, trail, case when :bodies then body end, -priority, place
 from headrace_jobs
 where state = :state and (:queue is null or queue = :queue)
     and -priority >= :turn and (-priority > :turn or place > :place)
-    and (:task is null or task = :task) and (:reason is null or reason = :reason)
+    and (:task is null or task = :task) and (:reason is null or rtrim(reason) = :reason)
 order by -priority, place limit :limit;
 
 -- name: ended
