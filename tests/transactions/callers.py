@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from headrace import Task
+from tests.contrib.django.inside import add, remove
 
 
 class Caller:
@@ -202,6 +203,45 @@ class AlchemyAsyncConnection(AlchemyAsyncSession):
         return await self.engine.connect()
 
 
+class Django(Caller):
+    """A Django alias, and the atomic() block that is open on it."""
+
+    def connect(self) -> Any:
+        add(self.table, self.url)  # the table's name is the test's own, and so is the alias
+        self.blocks: list[Any] = []
+        return self.table
+
+    def execute(self, statement: str) -> Any:
+        from django.db import connections
+
+        if not self.blocks:
+            self.savepoint()
+        with connections[self.handle].cursor() as cursor:
+            cursor.execute(statement)
+
+    def savepoint(self) -> None:
+        from django.db import transaction
+
+        self.blocks.append(transaction.atomic(using=self.handle))
+        self.blocks[-1].__enter__()
+
+    def back_to_savepoint(self) -> None:
+        self.blocks.pop().__exit__(KeyError, KeyError("as the caller's own code may raise"), None)
+
+    def commit(self) -> None:
+        while self.blocks:
+            self.blocks.pop().__exit__(None, None, None)
+
+    def rollback(self) -> None:
+        while self.blocks:
+            self.back_to_savepoint()
+
+    def close(self) -> None:
+        self.rollback()
+        remove(self.handle)
+        self.runner.close()
+
+
 def server(url: str) -> dict[str, Any]:
     """What the libraries for MySQL take."""
     parts = urlsplit(url)
@@ -241,6 +281,9 @@ KINDS: dict[str, tuple[str, Callable[[str, str], Caller]]] = {
     ),
     "psycopg-pgbouncer": ("pgbouncer", PooledPsycopg),
     "session-pgbouncer": ("pgbouncer", PooledSession),
+    "django-sqlite": ("sqlite", Django),
+    "django-psycopg": ("postgres", Django),
+    "django-pymysql": ("mysql", Django),
     "pymysql": ("mysql", PyMySQL),
     "asyncmy": ("mysql", Asyncmy),
     "session-pymysql": ("mysql", lambda url, table: AlchemySession(through(url, "mysql+pymysql"), table)),

@@ -1,4 +1,4 @@
-"""After the commit of a session workers are woken; after a rollback nobody is."""
+"""After the commit of a session or of an atomic() block workers are woken; after a rollback nobody is."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from headrace import Headrace, Task
 from tests.transactions.callers import Caller
 
 
-@pytest.fixture(params=["session-pysqlite", "session-psycopg", "session-pymysql"])
+@pytest.fixture(params=["session-pysqlite", "session-psycopg", "session-pymysql", "django-sqlite", "django-psycopg"])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
