@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import urlsplit
@@ -209,6 +210,7 @@ class Django(Caller):
     def connect(self) -> Any:
         add(self.table, self.url)  # the table's name is the test's own, and so is the alias
         self.blocks: list[Any] = []
+        self.thread = threading.current_thread()
         return self.table
 
     def execute(self, statement: str) -> Any:
@@ -229,8 +231,12 @@ class Django(Caller):
         self.blocks.pop().__exit__(KeyError, KeyError("as the caller's own code may raise"), None)
 
     def commit(self) -> None:
+        from django.db import connections
+
         while self.blocks:
             self.blocks.pop().__exit__(None, None, None)
+        if threading.current_thread() is not self.thread:  # each has a connection of its own
+            connections[self.handle].close()
 
     def rollback(self) -> None:
         while self.blocks:
