@@ -32,6 +32,8 @@ class Variant:
     python: str = ""  # an interpreter other than the one that runs the benchmark
     setup: bool = False  # whether an emptied store needs the system's own tables first
     processes: int = 1  # that run jobs; only those with one are compared
+    joins: tuple[str, ...] = ()  # libraries whose transactions its jobs can join
+    writer: str = ""  # the library whose transactions write events; empty: no relay is measured
 
     @property
     def ours(self) -> bool:
@@ -59,12 +61,28 @@ OURS = [
     _HEADRACE,
     replace(_HEADRACE, id="headrace-redis-sync", mode="redis-sync", job="sync", bulk=_SYNC_BULK),
     replace(_HEADRACE, id="headrace-sqlite", store="sqlite", mode="sqlite"),
-    replace(_HEADRACE, id="headrace-sqlite-sync", store="sqlite", mode="sqlite-sync", job="sync", bulk=_SYNC_BULK),
-    replace(_HEADRACE, id="headrace-postgres", store="postgres", mode="postgres"),
     replace(
-        _HEADRACE, id="headrace-postgres-sync", store="postgres", mode="postgres-sync", job="sync", bulk=_SYNC_BULK
+        _HEADRACE,
+        id="headrace-sqlite-sync",
+        store="sqlite",
+        mode="sqlite-sync",
+        job="sync",
+        bulk=_SYNC_BULK,
+        joins=("sqlite3",),
+        writer="sqlite3",
     ),
-    replace(_HEADRACE, id="headrace-mysql", store="mysql", mode="mysql"),
+    replace(_HEADRACE, id="headrace-postgres", store="postgres", mode="postgres", joins=("psycopg-async",)),
+    replace(
+        _HEADRACE,
+        id="headrace-postgres-sync",
+        store="postgres",
+        mode="postgres-sync",
+        job="sync",
+        bulk=_SYNC_BULK,
+        joins=("psycopg", "session"),
+        writer="psycopg",
+    ),
+    replace(_HEADRACE, id="headrace-mysql", store="mysql", mode="mysql", joins=("pymysql",), writer="pymysql"),
 ]
 
 _CLIENT = ("redis==8.1.0", "hiredis==3.5.0")
@@ -129,6 +147,7 @@ _PGQUEUER = Variant(
     bulk="Queries.enqueue of lists, 1000 a call",
     settings="batch_size 200, max_concurrent_tasks 400 (io: 50 and 100), asyncpg pool 10, uvloop",
     reliable="heartbeat_timeout 5 s (default 30 s)",
+    joins=("asyncpg",),
 )
 _AWA = Variant(
     id="awa",
@@ -145,6 +164,7 @@ _AWA = Variant(
     gap=0.1,
     settings="200 workers on one queue",
     reliable="heartbeat 2 s, staleness 6 s, rescue every 2 s",
+    joins=("psycopg-async",),
 )
 _PROCRASTINATE = Variant(
     id="procrastinate",
@@ -156,6 +176,7 @@ _PROCRASTINATE = Variant(
     bulk="batch_defer_async, 1000 a call",
     settings="concurrency 100, listen/notify, uvloop",
     reliable="documented periodic retry of stalled jobs (every 5 s, heartbeat 2 s, stalled after 10 s)",
+    joins=("psycopg-async",),
 )
 FAST = [
     _DRAMATIQ,

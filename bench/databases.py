@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 READY_S = 30.0
@@ -28,6 +29,7 @@ class Database:
     """A server process of a user without rights, in a directory of its own that is removed at the end."""
 
     user = "nobody"
+    old_snapshot: tuple[str, ...] = ()  # statements that take one; the last answers "held"
 
     def __init__(self, home: str) -> None:
         self.as_root = os.geteuid() == 0
@@ -73,6 +75,37 @@ class Database:
         """Whether it takes statements."""
         raise NotImplementedError
 
+    def sizes(self) -> dict[str, int]:
+        """Bytes of `tables` and `indexes`; `dead`: what nobody needs any more and nobody has cleared away yet."""
+        raise NotImplementedError
+
+    def client(self) -> list[object]:
+        """A program that reads statements from its input and answers each at once."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Another connection's transaction, open for as long as the block."""
+        holder = subprocess.Popen(
+            [str(word) for word in self.client()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            **self._user(),  # type: ignore[call-overload]
+        )
+        try:
+            for statement in self.old_snapshot:
+                holder.stdin.write(f"{statement};\n")
+            holder.stdin.flush()
+            if holder.stdout.readline().strip() != "held":
+                raise SystemExit("nobody holds a snapshot")
+            yield
+        finally:
+            holder.stdin.close()
+            holder.wait(STOP_S)
+            holder.stdout.close()
+
     def _user(self) -> dict[str, object]:
         return {"user": self.user, "extra_groups": []} if self.as_root else {}
 
@@ -90,6 +123,12 @@ class Database:
 
 class Postgres(Database):
     """fsync and synchronous_commit on, as installed; a new database for each run."""
+
+    # with a number of its own, as a transaction has that has written: it holds back the cleaning of every table
+    old_snapshot = (
+        "begin isolation level repeatable read",
+        "select 'held' from (select txid_current() offset 0) as mine",
+    )
 
     def __init__(self) -> None:
         super().__init__("hr-pg-")
@@ -130,6 +169,16 @@ class Postgres(Database):
         """Bytes of the database's files."""
         return int(self.sql("select pg_database_size('bench')"))
 
+    def sizes(self) -> dict[str, int]:
+        """Bytes, and the dead rows that the server knows of."""
+        sizes = "coalesce(sum(pg_table_size(relid)), 0), coalesce(sum(pg_indexes_size(relid)), 0)"
+        answer = self.sql(f"select {sizes}, coalesce(sum(n_dead_tup), 0) from pg_stat_user_tables", "bench")
+        return dict(zip(("tables", "indexes", "dead"), map(int, answer.split("|")), strict=True))
+
+    def client(self) -> list[object]:
+        """psql."""
+        return [self.programs / "psql", "-h", self.home, "-p", self.port, "-U", "bench", "-d", "bench", "-XAtq"]
+
     def version(self) -> str:
         """The server's own words."""
         return f"PostgreSQL {self.sql('show server_version')}"
@@ -139,6 +188,7 @@ class Mysql(Database):
     """MariaDB or MySQL with innodb_flush_log_at_trx_commit=1, as installed; a new database for each run."""
 
     user = "mysql"
+    old_snapshot = ("start transaction with consistent snapshot", "select 'held'")
 
     def __init__(self) -> None:
         super().__init__("hr-my-")
@@ -184,6 +234,16 @@ class Mysql(Database):
         """Bytes of the tables."""
         size = "select coalesce(sum(data_length + index_length), 0) from information_schema.tables"
         return int(float(self.sql(f"{size} where table_schema = 'bench'")))
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the files, in which tables and indexes are one; and the length of the history to be purged."""
+        files = "select coalesce(sum(file_size), 0) from information_schema.innodb_sys_tablespaces"
+        history = self.sql("show global status like 'Innodb_history_list_length'").split()[1]
+        return {"tables": int(self.sql(f"{files} where name like 'bench/%'")), "indexes": 0, "dead": int(history)}
+
+    def client(self) -> list[object]:
+        """The server's own client."""
+        return ["mariadb", "--no-defaults", f"--socket={self.home / 'sock'}", "-uroot", "-nBN", "bench"]
 
     def version(self) -> str:
         """The server's own words."""

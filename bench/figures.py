@@ -28,6 +28,10 @@ def figures(results: dict[str, Any]) -> list[Measured]:
     answer = [*_redis(entries), *_sqlite(entries), *_postgres(entries), *_mysql(entries)]
     for store in STORES:
         answer += [*_depth(entries, store), _growth(entries, store)]
+    for variant in ("headrace-sqlite-sync", "headrace-postgres-sync", "headrace-mysql"):
+        answer += [*_orders(entries, variant), *_relay(entries, variant)]
+    for store in ("sqlite", "postgres", "mysql"):
+        answer += [*_old_snapshot(entries, store), *_bloat(entries, store)]
     return answer
 
 
@@ -119,6 +123,77 @@ def _growth(entries: Entries, store: str) -> Measured:
     return _most(entries, name, (variant, "memory", "growth_percent"), 5, "%")
 
 
+def _orders(entries: Entries, variant: str) -> Iterable[Measured]:
+    """The producer's gain is one commit instead of two; beside the fastest peer whose job joins as well."""
+    name = f"{_store(variant)}: order and job in one transaction"
+    found = _joined(entries.get(variant, {}))
+    if found is None:
+        yield _missing(f"{name}, beside the job after the commit", "")
+        return
+    library, rates = found
+    both, after = rates["both"], rates["after"]
+    shown = f"{both / after:.2f}x ({both:,.0f}/s, {after:,.0f}/s; {library})"
+    yield Measured(f"{name}, beside the job after the commit", "", both / after, shown)
+    peers = {
+        peer: joined[1]["both"]
+        for peer, entry in entries.items()
+        if entry.get("core", "ours") != "ours" and entry["store"] == entries[variant]["store"]
+        if (joined := _joined(entry))
+    }
+    if peers:
+        peer = max(peers, key=lambda name: peers[name])
+        shown = f"{both / peers[peer]:.2f}x ({both:,.0f}/s, {peer} {peers[peer]:,.0f}/s)"
+        yield Measured(f"{name}, beside the fastest peer", "", both / peers[peer], shown)
+
+
+def _joined(entry: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """The library with which a variant is fastest."""
+    found = entry.get("transaction") or {}
+    if not found or "error" in found:
+        return None
+    library = max(found, key=lambda name: found[name]["both"])
+    return library, found[library]
+
+
+def _relay(entries: Entries, variant: str) -> Iterable[Measured]:
+    yield _least(entries, f"{_store(variant)}: relay, events into jobs", variant, "relay", 5_000)
+    lags = (entries.get(variant, {}).get("relay") or {}).get("lag") or {"any transaction": {}}
+    for writer, lag in lags.items():
+        name = f"{_store(variant)}: lag of an idle relay p50, events written by {written_by(writer)}"
+        value = lag.get("p50_ms")
+        if value is None:
+            yield _missing(name, "under 100 ms")
+        else:
+            yield Measured(name, "under 100 ms", value, f"{value:.2f} ms", value < 100)
+
+
+def written_by(writer: str) -> str:
+    """In words: a library, in whose transactions events were written."""
+    return "headrace itself" if writer.endswith("/add") else writer
+
+
+def _old_snapshot(entries: Entries, store: str) -> Iterable[Measured]:
+    found = entries.get(f"headrace-{store}", {}).get("foreign") or {}
+    name = f"{STORES[store]}: no-op drain beside another connection's old snapshot, beside the drain without it"
+    if "ratio" not in found:
+        yield _missing(name, "at least 0.80x")
+        return
+    shown = f"{found['ratio']:.2f}x ({found['held']:,.0f}/s, {found['alone']:,.0f}/s)"
+    yield Measured(name, "at least 0.80x", found["ratio"], shown, found["ratio"] >= 0.8)
+
+
+def _bloat(entries: Entries, store: str) -> Iterable[Measured]:
+    if store == "sqlite":
+        return
+    found = entries.get(f"headrace-{store}", {}).get("bloat") or {}
+    name = f"{STORES[store]}: no-op drain after {found.get('n', 1_000_000):,} jobs, beside the first"
+    if "ratio" not in found:
+        yield _missing(name, "at least 0.80x")
+        return
+    shown = f"{found['ratio']:.2f}x ({found['last']:,.0f}/s, {found['first']:,.0f}/s)"
+    yield Measured(name, "at least 0.80x", found["ratio"], shown, found["ratio"] >= 0.8)
+
+
 # -- kinds of figures
 
 
@@ -173,7 +248,7 @@ def _most(entries: Entries, name: str, path: tuple[str, str, str], most: float |
 
 def _ceiling(entries: Entries, variant: str, least: float | None) -> Measured:
     bare = "threads" if _job(variant) == "sync" else "asyncio.sleep"
-    name = f"{STORES[variant.split('-')[1]]}: 10 ms I/O at concurrency 100, beside bare {bare}"
+    name = f"{_store(variant)}: 10 ms I/O at concurrency 100, beside bare {bare}"
     wanted = "" if least is None else f"at least {least:.0%}"
     entry = entries.get(variant, {}).get("drain_io") or {}
     if "of_ceiling" not in entry:
@@ -183,7 +258,7 @@ def _ceiling(entries: Entries, variant: str, least: float | None) -> Measured:
 
 
 def _concurrent(entries: Entries, variant: str, least: float | None) -> Measured:
-    name = f"{STORES[variant.split('-')[1]]}: 50 concurrent enqueues, beside one by one"
+    name = f"{_store(variant)}: 50 concurrent enqueues, beside one by one"
     wanted = "" if least is None else f"at least {least:g}x"
     entry = entries.get(variant, {}).get("enqueue50") or {}
     if "ratio" not in entry:
@@ -194,6 +269,10 @@ def _concurrent(entries: Entries, variant: str, least: float | None) -> Measured
 
 def _missing(name: str, wanted: str) -> Measured:
     return Measured(name, wanted, None, "not measured")
+
+
+def _store(variant: str) -> str:
+    return STORES[variant.split("-")[1]]
 
 
 def _job(variant: str) -> str:

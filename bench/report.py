@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench.catalog import VARIANTS
-from bench.figures import Measured, figures
+from bench.figures import Measured, figures, written_by
 
 SYSTEMS = (
     *(
@@ -54,6 +54,10 @@ def render(results: dict[str, Any]) -> str:
         _footprint(measured),
         _memory(measured),
         _depth(measured),
+        _transactions(measured),
+        _relay(measured),
+        _foreign(measured),
+        _bloat(measured),
         _crash(measured),
         _versions(measured),
         _problems(entries),
@@ -205,6 +209,61 @@ def _depth(measured: Named) -> str:
     ]
     head = ["variant"] + [f"{key} {depth:,}" for key in ("enqueue", "drain", "store MB") for depth in depths]
     return table("Rates (jobs/s) with this many jobs already waiting", head, rows)
+
+
+def _transactions(measured: Named) -> str:
+    rows = [
+        [f"{name}, {library}", *(number(found[way]) for way in ("row", "both", "after"))]
+        for name, entry in measured
+        if _has(entry, "transaction")
+        for library, found in entry["transaction"].items()
+    ]
+    head = ["variant", "the order alone", "with its job in the transaction", "with its job after the commit"]
+    return table("Orders of one producer (per second), one transaction each", head, rows)
+
+
+def _relay(measured: Named) -> str:
+    rows = []
+    for name, entry in measured:
+        if not _has(entry, "relay"):
+            continue
+        found = entry["relay"]
+        speed = [rates(found), rates(found["few"])]
+        for writer, lag in found["lag"].items():
+            times = [number(lag[key], 1) for key in ("p50_ms", "p99_ms", "max_ms")]
+            rows.append([name, *speed, written_by(writer), *times])
+            speed = ["", ""]
+    head = ["variant", "events/s, an aggregate each", "events/s, 100 aggregates", "events written by"]
+    head += ["lag of an idle relay p50 ms", "p99", "most"]
+    return table("Outbox: events into jobs by one relay", head, rows)
+
+
+def _foreign(measured: Named) -> str:
+    rows = [
+        [name, number(found["n"]), number(found["alone"]), number(found["held"]), number(found["last_fifth"])]
+        for name, entry in measured
+        if _has(entry, "foreign")
+        for found in [entry["foreign"]]
+    ]
+    head = ["variant", "jobs", "drain without it", "drain beside it", "last fifth of that"]
+    return table("Another connection's snapshot from before the first job (no-op drain, jobs/s)", head, rows)
+
+
+def _bloat(measured: Named) -> str:
+    rows = []
+    for name, entry in measured:
+        if not _has(entry, "bloat"):
+            continue
+        found = entry["bloat"]
+        sizes = [
+            f"{size['tables'] / 2**20:,.1f} + {size['indexes'] / 2**20:,.1f}"
+            for size in (found["before"], found["after"], found["settled"])
+        ]
+        dead = [number(found[when]["dead"]) for when in ("after", "settled")]
+        speed = [number(found["first"]), number(found["last"])]
+        rows.append([name, number(found["n"]), *sizes, *dead, *speed])
+    head = ["variant", "jobs", "tables + indexes MB before", "after", "once cleaned", "dead rows after", "once cleaned"]
+    return table("Tables after many jobs", [*head, "drain of the first wave", "of the last"], rows)
 
 
 def _crash(measured: Named) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from bench import endurance, environments, servers, workloads
+from bench import aging, endurance, environments, servers, transactions, workloads
 from bench.catalog import Variant
 from bench.results import Results
 from bench.subject import Answer, Failed, Settings, Subject
@@ -25,12 +25,23 @@ WORKLOADS: dict[str, Callable[[Subject], Answer | None]] = {
     "drain_noop": workloads.drain_noop,
     "drain_io": workloads.drain_io,
     "latency": workloads.latency,
+    "transaction": transactions.transaction,
+    "relay": transactions.relay,
     "idle": endurance.idle,
     "memory": endurance.memory_growth,
     "depth": endurance.depth,
+    "foreign": aging.foreign,
+    "bloat": aging.bloat,
     "crash": endurance.crash,
 }
-COMPARED = ("enqueue1", "bulk", "drain_noop", "drain_io", "latency")  # what peers are asked for by default
+COMPARED = (
+    "enqueue1",
+    "bulk",
+    "drain_noop",
+    "drain_io",
+    "latency",
+    "transaction",
+)  # what peers are asked for by default
 SHOWN = (
     "median",
     "ratio",

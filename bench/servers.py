@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -175,6 +176,14 @@ class Sqlite:
         """Remove the file and what lies beside it."""
         for suffix in ("", "-wal", "-shm", "-journal"):
             Path(self.url + suffix).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Another connection that reads, for as long as the block: the log beside the file cannot begin anew."""
+        with contextlib.closing(sqlite3.connect(self.url, isolation_level=None)) as connection:
+            connection.execute("begin")
+            connection.execute("select count(*) from sqlite_master")
+            yield
 
     def operations(self) -> int:
         """Nobody counts."""

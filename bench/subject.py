@@ -51,6 +51,11 @@ class Settings:
     settled: float = 5.0  # watched on after that, for late duplicates
     idle: float = 10.0
     samples: int = 1_000  # of the latency, at most
+    bloat_jobs: int = 1_000_000
+    bloat_waves: int = 10
+    still: float = 65.0  # autovacuum has settled when nothing has changed for so long: its rounds are a minute
+    foreign_jobs: int = 200_000  # drained beside an old snapshot, at most
+    waiting: int = 10_000  # jobs that wait on after these
     verbose: bool = False  # show what producers and workers print
 
 
@@ -107,12 +112,12 @@ class Subject:
         raise Failed(f"{words[0]} ended with {done.returncode} and without an answer: {why} (logs/{self.output.name})")
 
     @contextlib.contextmanager
-    def worker(self, profile: str) -> Iterator[subprocess.Popen[bytes]]:
-        """A worker, killed at the end with all that it started."""
+    def worker(self, profile: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A worker, or another command that does not end; killed at the end with all that it started."""
         with self.output.open("a") as output:
             sink = None if self.settings.verbose else output
             process = subprocess.Popen(
-                self._command("work"),
+                self._command(*(words or ("work",))),
                 env=self._environment(profile),
                 cwd=self.scratch,
                 stdout=sink,

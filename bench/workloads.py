@@ -62,13 +62,13 @@ def bulk(subject: Subject) -> Answer | None:
 
 def drain_noop(subject: Subject) -> Answer:
     """The queue is filled, then one worker starts: jobs that do nothing."""
-    count = _calibrate(subject, "noop", "throughput", 1_000)
+    count = calibrated(subject, "noop", "throughput", 1_000)
     return _drains([_drain(subject, count, "noop", "throughput") for _ in range(subject.settings.repeat)])
 
 
 def drain_io(subject: Subject) -> Answer:
     """The same with jobs that wait for 10 ms, 100 at once; beside the same jobs without any job system."""
-    count = _calibrate(subject, "io10", "io", 300)
+    count = calibrated(subject, "io10", "io", 300)
     runs, ceilings = [], []
     for _ in range(subject.settings.repeat):
         if subject.variant.ours:
@@ -95,7 +95,7 @@ def latency(subject: Subject) -> Answer:
     return {"samples": samples, "p50_ms": middle, "p99_ms": high, "max_ms": most, "rounds": rounds}
 
 
-def _calibrate(subject: Subject, kind: str, profile: str, probe: int) -> int:
+def calibrated(subject: Subject, kind: str, profile: str, probe: int) -> int:
     """How many jobs make a run of the wanted length. Asked twice: a short first drain is mostly warming up."""
     rate = _drain(subject, probe, kind, profile)["rate"]
     if rate * subject.settings.seconds > 4 * probe:

@@ -48,20 +48,76 @@ def test_a_loss_stands_beside_the_rate() -> None:
     assert rates({"error": "it broke"}) == "failed"
 
 
-@pytest.mark.parametrize("job", ["", "-sync"])
-def test_a_quick_run_on_sqlite(tmp_path: Path, job: str) -> None:
+def joined(rate: float, after: float) -> dict[str, Any]:
+    return {"transaction": {"slow": {"both": 1.0, "after": 1.0}, "quick": {"both": rate, "after": after}}}
+
+
+def test_orders_and_lags_are_judged_by_how_they_were_written() -> None:
+    lags = {"lag": {"psycopg": {"p50_ms": 120.0}, "psycopg/add": {"p50_ms": 12.0}}}
+    found = judged(
+        (
+            "headrace-postgres-sync",
+            entry("ours", "postgres", 1) | joined(900, 600) | {"relay": {"median": 6_000} | lags},
+        ),
+        ("peer", entry("python", "postgres", 1) | joined(600, 400)),
+        ("broken", entry("python", "postgres", 1) | {"transaction": {"error": "no"}}),
+    )
+    order = "PostgreSQL: order and job in one transaction"
+    assert found[f"{order}, beside the job after the commit"].shown == "1.50x (900/s, 600/s; quick)"
+    assert found[f"{order}, beside the fastest peer"].shown == "1.50x (900/s, peer 600/s)"
+    lag = "PostgreSQL: lag of an idle relay p50, events written by"
+    assert (found[f"{lag} psycopg"].reached, found[f"{lag} headrace itself"].reached) == (False, True)
+    assert found["PostgreSQL: relay, events into jobs"].reached is True
+    assert found["MariaDB: relay, events into jobs"].reached is None
+
+
+def quick_run(tmp_path: Path, variant: str, *workloads: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What a run measured, with its report in `report`."""
     out = tmp_path / "results.json"
-    options = ["--quick", "--seconds", "0.05", "--workloads", "bulk,drain_noop,latency", "--out", str(out)]
-    command = [sys.executable, "-m", "bench", "--only", f"headrace-sqlite{job}", "--work-dir", str(tmp_path), *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    words = ["--quick", "--seconds", "0.05", "--workloads", ",".join(workloads), "--out", str(out), *options]
+    command = [sys.executable, "-m", "bench", "--only", variant, "--work-dir", str(tmp_path), *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(out.read_text())
-    measured = results["variants"][f"headrace-sqlite{job}"]
-    broken = {name: measured[name]["error"] for name in ("bulk", "drain_noop", "latency") if "error" in measured[name]}
+    measured: dict[str, Any] = results["variants"][variant]
+    broken = {name: measured[name]["error"] for name in workloads if "error" in measured[name]}
     assert not broken, "\n".join([str(broken), *(log.read_text() for log in tmp_path.glob("logs/*"))])
+    assert not list(tmp_path.glob("run-*"))
+    return measured | {"report": render(results)}
+
+
+@pytest.mark.parametrize("job", ["", "-sync"])
+def test_a_quick_run_on_sqlite(tmp_path: Path, job: str) -> None:
+    measured = quick_run(tmp_path, f"headrace-sqlite{job}", "bulk", "drain_noop", "latency")
     assert measured["bulk"]["median"] > 0
     assert (measured["drain_noop"]["lost"], measured["drain_noop"]["duplicated"]) == (0, 0)
     assert measured["drain_noop"]["unsettled"] == 0
     assert measured["latency"]["samples"] == 20
-    assert f"| headrace-sqlite{job} " in render(results)
-    assert not list(tmp_path.glob("run-*"))
+    assert f"| headrace-sqlite{job} " in measured["report"]
+
+
+def test_a_quick_run_in_transactions(tmp_path: Path) -> None:
+    measured = quick_run(tmp_path, "headrace-sqlite-sync", "transaction")
+    assert set(measured["transaction"]["sqlite3"]) == {"row", "both", "after", "n", "rates"}
+    assert "## Orders of one producer" in measured["report"]
+
+
+def test_a_quick_run_of_the_relay(tmp_path: Path) -> None:
+    measured = quick_run(tmp_path, "headrace-sqlite-sync", "relay")["relay"]
+    assert measured["median"] > 0
+    assert {name: lag["samples"] for name, lag in measured["lag"].items()} == {"sqlite3": 5, "sqlite3/add": 5}
+
+
+def test_a_quick_run_beside_a_long_transaction(tmp_path: Path) -> None:
+    measured = quick_run(tmp_path, "headrace-sqlite", "foreign")
+    assert measured["foreign"]["n"] >= 200
+    assert "## Another connection's snapshot" in measured["report"]
+
+
+@pytest.mark.timeout(240)
+def test_a_quick_run_of_a_database_that_ages(tmp_path: Path) -> None:
+    measured = quick_run(tmp_path, "headrace-postgres", "bloat", options=("--bloat-jobs", "400"))
+    found = measured["bloat"]
+    assert (found["n"], found["unsettled"]) == (400, 0)
+    assert found["after"]["tables"] > found["before"]["tables"] > 0
+    assert "## Tables after many jobs" in measured["report"]

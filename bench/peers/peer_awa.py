@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import awa
+import orders_psycopg
 import peerlib as lib
+from awa.bridge import insert_job
 
 
 @dataclass
@@ -76,5 +78,33 @@ class Peer(lib.AsyncPeer):
         await asyncio.Event().wait()
 
 
+class Shop(orders_psycopg.Shop):
+    """The job after the commit goes by a connection of the system's own."""
+
+    async def open(self) -> None:
+        """Connect."""
+        await super().open()
+        self.alone = Peer()
+        await self.alone.open()
+
+    async def join(self, number: int) -> None:
+        """Enqueue its job in the transaction."""
+        await insert_job(self.connection, Noop(number), queue="bench")
+
+    async def enqueue(self, number: int) -> None:
+        """Enqueue its job."""
+        await self.alone.put(number, "noop")
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self.alone.close()
+        await super().close()
+
+
+def sell(count: str, way: str, _library: str) -> dict[str, float]:
+    """Orders with a job each."""
+    return orders_psycopg.measured(Shop(), count, way)
+
+
 if __name__ == "__main__":
-    lib.main(Peer())
+    lib.main(Peer(), orders=sell)

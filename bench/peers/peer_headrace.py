@@ -1,8 +1,10 @@
 """headrace, on each of its stores, with async and plain handlers; the worker is `headrace work`, as users run it."""
 
 import asyncio
+import importlib
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import peerlib as lib
 
@@ -126,5 +128,23 @@ def remaining() -> dict[str, int]:
     return {"jobs": sum(view.ready + view.scheduled + view.running + view.parked + view.failed for view in views)}
 
 
+def orders(*words: str) -> dict[str, Any]:
+    """Orders with jobs in their transactions; with libraries that a worker need not load."""
+    return dict(importlib.import_module("headrace_orders").sell(app, TASKS["noop"], *words))
+
+
+def events(command: str, *words: str) -> dict[str, Any]:
+    """Events and their relay: `write`, `relay`, `serve`, `lag`."""
+    app.on("OrderCreated")(TASKS["noop"])
+    return dict(getattr(importlib.import_module("headrace_events"), command)(app, TASKS["noop"], *words))
+
+
 if __name__ == "__main__":
-    lib.main(PlainPeer() if SYNC else AwaitedPeer(), gather=gather, ceiling=ceiling, remaining=remaining)
+    lib.main(
+        PlainPeer() if SYNC else AwaitedPeer(),
+        gather=gather,
+        ceiling=ceiling,
+        remaining=remaining,
+        orders=orders,
+        events=events,
+    )

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import asyncpg
+import orders
 import peerlib as lib
 from pgqueuer import PgQueuer
 from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
@@ -66,5 +67,45 @@ class Peer(lib.AsyncPeer):
         )
 
 
+class Shop(orders.Shop):
+    """asyncpg: its transactions are objects."""
+
+    async def open(self) -> None:
+        """Connect; the job after the commit goes by a connection of its own."""
+        self.connection = await asyncpg.connect(lib.POSTGRES_URL)
+        await self.connection.execute(orders.TABLE)
+        self.joined = Queries(AsyncpgDriver(self.connection))
+        self.alone = Peer()
+        await self.alone.open()
+
+    async def order(self, number: int) -> None:
+        """Store one order."""
+        self.transaction = self.connection.transaction()
+        await self.transaction.start()
+        await self.connection.execute("insert into orders values ($1, '9.90')", number)
+
+    async def join(self, number: int) -> None:
+        """Enqueue its job in the transaction."""
+        await self.joined.enqueue("noop", b'{"order_id": %d}' % number)
+
+    async def commit(self) -> None:
+        """End the transaction."""
+        await self.transaction.commit()
+
+    async def enqueue(self, number: int) -> None:
+        """Enqueue its job by the other connection."""
+        await self.alone.put(number, "noop")
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self.alone.close()
+        await self.connection.close()
+
+
+def sell(count: str, way: str, _library: str) -> dict[str, float]:
+    """Orders with a job each."""
+    return {"n": int(count), "seconds": lib.run_loop(orders.asell(Shop(), int(count), way))}
+
+
 if __name__ == "__main__":
-    lib.main(Peer())
+    lib.main(Peer(), orders=sell)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from typing import Any
 
+import orders_psycopg
 import peerlib as lib
 import procrastinate
 
@@ -61,5 +62,33 @@ class Peer(lib.AsyncPeer):
             await app.run_worker_async(concurrency=lib.by_profile(100, 100, 10), **timing)
 
 
+class Shop(orders_psycopg.Shop):
+    """The job after the commit goes by a connection of the system's own."""
+
+    async def open(self) -> None:
+        """Connect."""
+        await super().open()
+        self.alone = Peer()
+        await self.alone.open()
+
+    async def join(self, number: int) -> None:
+        """Enqueue its job in the transaction."""
+        await TASKS["noop"].configure(connection=self.connection).defer_async(order_id=number)
+
+    async def enqueue(self, number: int) -> None:
+        """Enqueue its job."""
+        await self.alone.put(number, "noop")
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self.alone.close()
+        await super().close()
+
+
+def sell(count: str, way: str, _library: str) -> dict[str, float]:
+    """Orders with a job each."""
+    return orders_psycopg.measured(Shop(), count, way)
+
+
 if __name__ == "__main__":
-    lib.main(Peer())
+    lib.main(Peer(), orders=sell)
