@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,6 +14,10 @@ from headrace.core.moments import aware
 from headrace.core.operations import ClaimedJob
 from headrace.core.trail import Trail
 from headrace.errors import TaskError
+from headrace.sending import refuse_in_loop
+
+if TYPE_CHECKING:
+    from headrace.completion import Completion
 
 
 class JobContext(msgspec.Struct, kw_only=True):
@@ -32,6 +36,7 @@ class JobContext(msgspec.Struct, kw_only=True):
     logged: dict[str, Any] = {}  # the arguments that every log line of this job carries
     arguments: dict[str, Any] = {}  # as the handler gets them: for middleware (B111)
     cancel_requested: bool = False  # somebody wants this run to end: stop when it is safe to
+    completion: Completion | None = None  # of the worker that runs it
 
     @classmethod
     def of(cls, job: ClaimedJob, envelope: Envelope, trail: Trail, task: str, arguments: dict[str, Any]) -> JobContext:
@@ -67,6 +72,29 @@ class JobContext(msgspec.Struct, kw_only=True):
     def deadline(self) -> datetime | None:
         """After this moment no further run starts; aware, in UTC."""
         return None if self.deadline_us is None else aware(self.deadline_us)
+
+    def complete(self, *, transaction: Any) -> None:
+        """End this job as succeeded in a transaction of the handler's own: the two commit together, or neither does.
+
+        `transaction` is what `task.using(transaction=...)` takes, of the database that holds the jobs. Commit it
+        before the handler returns. What the handler does after the commit is its own affair: the job has ended.
+
+        Raises:
+            LeaseLost: another run of this job counts, or it has been ended. Let it pass, so that all is rolled back.
+            ConfigError: it is no transaction of the database with the jobs, or they are in none.
+            WrongColour: called inside a running event loop.
+        """
+        refuse_in_loop("complete", "acomplete")
+        self._completion().complete(transaction)
+
+    async def acomplete(self, *, transaction: Any) -> None:
+        """The same, awaited."""
+        await self._completion().acomplete(transaction)
+
+    def _completion(self) -> Completion:
+        if self.completion is None:
+            raise TaskError("this job is run by no worker, so there is nothing to complete")
+        return self.completion
 
     def request_cancel(self) -> None:
         """Ask the handler to end: called by the worker."""

@@ -6,6 +6,8 @@
     |   +-- InvalidArguments       the arguments do not fit the task's signature
     |   +-- UnknownTask            no task of that name is registered
     |   +-- WrongColour            a blocking call inside a running event loop, or the other way round
+    +-- LeaseLost              a job is not this worker's any more, so that its handler may end nothing
+    +-- RolledBack             a handler has returned, but not committed the transaction in which it completed its job
     +-- EnvelopeError          a message cannot be made or read
     |   +-- PayloadTooLarge        more than 1 MB, or nested deeper than 64 levels
     |   +-- UnreadableEnvelope     not JSON, or not an envelope
@@ -46,6 +48,14 @@ class UnknownTask(TaskError):
 
 class WrongColour(TaskError):
     """A blocking call was made inside a running event loop: await the `a...` twin of the method instead."""
+
+
+class LeaseLost(HeadraceError):
+    """The job is not this worker's any more: another run of it counts, so roll back what this one has done."""
+
+
+class RolledBack(HeadraceError):
+    """The handler has returned, but not committed the transaction in which it completed its job: commit it before."""
 
 
 class EnvelopeError(HeadraceError):

@@ -88,6 +88,11 @@ class Transactions:
         return found
 
     @property
+    def in_database(self) -> bool:
+        """Whether the store is a SQL database at all."""
+        return self._dialect is not None
+
+    @property
     def database(self) -> Database:
         """The driver.
 
@@ -104,19 +109,15 @@ class Transactions:
         return cast("Database", driver)
 
     def send(self, loan: Loan, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store `jobs` in the transaction; workers are woken once it has been committed, where somebody tells."""
-        answers = as_new(jobs, self.run(loan, Enqueue(tuple(jobs))))
-        self._ring_later(loan, jobs)
-        return answers
+        """Store `jobs` in the transaction."""
+        return as_new(jobs, self.run(loan, Enqueue(tuple(jobs))))
 
     async def asend(self, loan: Loan, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """The same, awaited."""
-        answers = as_new(jobs, await self.arun(loan, Enqueue(tuple(jobs))))
-        self._ring_later(loan, jobs)
-        return answers
+        return as_new(jobs, await self.arun(loan, Enqueue(tuple(jobs))))
 
     def run(self, loan: Loan, operation: Operation[R]) -> R:
-        """Carry out `operation` in the transaction.
+        """Carry out `operation` in the transaction; who waits for it is woken after the commit, where somebody tells.
 
         Raises:
             ConfigError: it is one of another database.
@@ -124,14 +125,18 @@ class Transactions:
         store = self.database.store
         if not self.reaches(loan):
             raise self._elsewhere(loan)
-        return loan.run(store, operation)
+        answer = loan.run(store, operation)
+        self._ring_later(loan, operation)
+        return answer
 
     async def arun(self, loan: Loan, operation: Operation[R]) -> R:
         """The same, awaited."""
         store = self.database.store
         if not await self.areaches(loan):
             raise self._elsewhere(loan)
-        return await loan.arun(store, operation)
+        answer = await loan.arun(store, operation)
+        self._ring_later(loan, operation)
+        return answer
 
     def reaches(self, loan: Loan) -> bool:
         """Whether the transaction is one of the database that this driver has open."""
@@ -190,14 +195,18 @@ class Transactions:
     def _elsewhere(self, loan: Loan) -> ConfigError:
         return ConfigError(
             f"the transaction ({loan.dialect}) is not one of {self.database.describe()}, where the tables of this app "
-            "are: only a transaction of that database can hold its jobs"
+            "are: only a transaction of that database can hold its jobs, or end them"
         )
 
-    def _ring_later(self, loan: Loan, jobs: Sequence[NewJob]) -> None:
-        operation = Enqueue(tuple(jobs))
-        if not rings(operation, None):
-            return
-        queues, database = sorted({job.queue for job in jobs}), self.database
+    def _ring_later(self, loan: Loan, operation: Operation[Any]) -> None:
+        match operation:
+            case Enqueue(jobs=jobs) if rings(operation, None):
+                queues = sorted({job.queue for job in jobs})
+            case Operation(rung=str(queue)):
+                queues = [queue]
+            case _:
+                return
+        database = self.database
         loan.on_commit(_beside(lambda: database.ring(queues)))
 
 

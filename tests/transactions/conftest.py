@@ -8,6 +8,7 @@ import pytest
 
 from headrace import Headrace, Task
 from tests.transactions.callers import KINDS, Caller
+from tests.transactions.shift import Open, opened
 
 
 @pytest.fixture(params=list(KINDS))
@@ -64,3 +65,17 @@ def task(app: Headrace) -> Task[..., Any]:
         """Never run here."""
 
     return mail
+
+
+@pytest.fixture
+def opening(kind: str, place: str, app: Headrace, caller: Caller) -> Open:
+    """Opens a connection of a handler's own."""
+
+    @app.task(name="before")
+    def before() -> None:
+        """Never run: it has the app look at the caller's database, once and for all."""
+
+    caller.order(0)
+    caller.enqueue(before)
+    caller.rollback()
+    return lambda: opened(kind, place, caller.table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from headrace.core.operations import Operation
@@ -11,3 +13,14 @@ class Installation(msgspec.Struct, Operation["str | None"], frozen=True):
     """The id that was made together with our tables; None where there are none. No statement of it can fail."""
 
     writes = False
+
+
+class Completed(msgspec.Struct, Operation["Literal['yes', 'no', 'open']"], frozen=True):
+    """Whether the transaction in which a handler has completed its job, under this token, has been committed.
+
+    "open": it is still under way, or something else holds the job's row for a moment; it was not waited for. SQLite,
+    whose writers wait for each other, never answers that.
+    """
+
+    id: str
+    token: int

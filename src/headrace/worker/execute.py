@@ -11,22 +11,24 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from headrace.completion import Completion
 from headrace.context import JobContext, enter
 from headrace.core import settle, trail
 from headrace.core.operations import Outcome
 from headrace.core.states import State
 from headrace.core.verdict import Verdict
 from headrace.middleware import Inside
+from headrace.worker.completed import committed, tell_afterwards, undone
 from headrace.worker.report import tell
 from headrace.worker.settle import Settler
 from headrace.worker.shared import Shared
 from headrace.worker.steps import prepare
 from headrace.worker.table import Work
 from headrace.worker.threads import NoThreadError, ThreadCall, ThreadPool
+from headrace.worker.timers import start_timer, stop_timer, timeout_of
 
 logger = logging.getLogger("headrace.worker")
 
-RECANCEL_S = 1.0  # a handler that swallows its cancellation is cancelled again this often
 LATE_US = 2_000_000  # a job whose handler outlives the worker's grace is due again after this
 
 
@@ -171,6 +173,9 @@ class Executor:
         self.running += 1
         self._quiet.clear()
         work.context = JobContext.of(work.job, work.envelope, work.trail, work.task.name, work.kwargs)
+        work.context.completion = Completion(
+            self._shared.driver, self._shared.id, lambda: self._conclude(work, settle.SUCCEEDED)
+        )
         if work.task.log:
             work.context.logged = {name: work.kwargs.get(name) for name in work.task.log}
         run = self._run_async(work) if work.task.is_async else self._run_in_thread(work)
@@ -187,16 +192,13 @@ class Executor:
 
     async def _run_async(self, work: Work) -> None:
         assert work.task is not None
-        self._set_timer(work)
+        start_timer(work)
         try:
             function = work.task.function
             ending = await self._outcome_of(work, lambda: self._inside.acall(work.context, function, work.kwargs))
         finally:
-            self._clear_timer(work)
-        try:
-            self._end(work, ending)
-        finally:
-            self._leave_slot()
+            stop_timer(work)
+        await self._finish(work, ending)
 
     async def _outcome_of(self, work: Work, call: Callable[[], Awaitable[Any]]) -> settle.Ending:
         """Await the handler (inside its middleware) and name how it ended. Nothing escapes (B010, B107)."""
@@ -221,7 +223,7 @@ class Executor:
     async def _with_middleware(self, work: Work, call: Callable[[], Awaitable[Any]]) -> Any:
         run = call
         if self._options.twice:
-            run = _twice(run)
+            run = _twice(run, work)
         for layer in reversed(self._shared.middleware):
             run = layer.wrap(work.context, run)
         return await run()
@@ -229,7 +231,7 @@ class Executor:
     def _interrupted(self, work: Work) -> settle.Ending | None:
         match work.interruption:
             case "timeout":
-                return settle.TimedOut(self._timeout(work) or 0.0, work.started_us)
+                return settle.TimedOut(timeout_of(work) or 0.0, work.started_us)
             case "cancel":
                 return settle.CancelledByUser()
             case "shutdown" | "lost":
@@ -241,12 +243,12 @@ class Executor:
         assert work.task is not None
         function = work.task.function
         thread: ThreadCall | None = None
-        timed = self._timeout(work) is not None
+        timed = timeout_of(work) is not None
 
         def begun() -> None:
             # its time counts from when a thread is free for it: waiting for one is not running
             if thread is not None and not thread.stuck and not work.ended:
-                self._set_timer(work)
+                start_timer(work)
 
         def begin() -> Any:
             # in the thread: much may have happened while it waited for one
@@ -265,12 +267,9 @@ class Executor:
         try:
             ending = await self._outcome_of(work, call)
         finally:
-            self._clear_timer(work)
+            stop_timer(work)
         if thread is None or thread.done.done() or self._threads.take_back(thread):
-            try:
-                self._end(work, ending)
-            finally:
-                self._leave_slot()
+            await self._finish(work, ending)
         else:
             await self._outlive(work, thread, ending)
 
@@ -278,10 +277,10 @@ class Executor:
         """The handler's thread is still at it: free the slot, but start no second attempt beside it (B044)."""
         self._threads.abandon(thread, replace=work.interruption != "shutdown")
         outcome = self._conclude(work, ending)
-        if work.interruption == "shutdown":
+        if work.interruption == "shutdown" and work.forestall():
             self._report(work, self._conclude(work, settle.Released(LATE_US, started=True)))
             self._leave_slot()
-        elif outcome.state is State.FAILED:
+        elif outcome.state is State.FAILED and work.forestall():
             self._report(work, outcome)
             self._leave_slot()
         else:
@@ -289,9 +288,9 @@ class Executor:
             await self._wait_for_thread(work, thread, ending)
 
     async def _wait_for_thread(self, work: Work, thread: ThreadCall, ending: settle.Ending) -> None:
-        logger.warning(
-            "job %s overran its timeout in a thread; its retry waits for the thread", work.job.id, extra=work.describe()
-        )
+        if work.interruption == "timeout":
+            text = "job %s overran its timeout in a thread; its retry waits for the thread"
+            logger.warning(text, work.job.id, extra=work.describe())
         work.interruption = ""
         late = asyncio.current_task()
         self._late.add(late)
@@ -304,38 +303,40 @@ class Executor:
             outcome = replace(outcome, delay_us=max(LATE_US, outcome.delay_us))
         finally:
             self._late.discard(late)
-        self._report(work, outcome or self._conclude(work, ending))
-
-    # -- timeouts
-
-    def _timeout(self, work: Work) -> float | None:
-        assert work.task is not None
-        assert work.envelope is not None
-        return work.envelope.timeout_us / 1_000_000 if work.envelope.timeout_us else work.task.timeout_s
-
-    def _set_timer(self, work: Work) -> None:
-        seconds = self._timeout(work)
-        if seconds is not None and work.timer is None:
-            work.timer = asyncio.get_running_loop().call_later(seconds, self._expire, work)
-
-    def _expire(self, work: Work) -> None:
-        work.interrupt("timeout")
-        if work.running is not None and not work.running.done():
-            # whatever it was asked to stop for
-            work.timer = asyncio.get_running_loop().call_later(RECANCEL_S, self._cancel_again, work)
-
-    def _cancel_again(self, work: Work) -> None:
-        if work.running is not None and not work.running.done():
-            logger.warning("job %s ignores its cancellation", work.job.id, extra=work.describe())
-            work.running.cancel()
-            work.timer = asyncio.get_running_loop().call_later(RECANCEL_S, self._cancel_again, work)
-
-    def _clear_timer(self, work: Work) -> None:
-        if work.timer is not None:
-            work.timer.cancel()
-            work.timer = None
+        if work.close():
+            await self._look(work, ending)
+        else:
+            self._report(work, outcome or self._conclude(work, ending))
 
     # -- ending
+
+    async def _finish(self, work: Work, ending: settle.Ending) -> None:
+        """Its run is over, and so is the job, unless its handler has ended that itself."""
+        if work.close():
+            self._leave_slot()
+            await self._look(work, ending)
+            return
+        try:
+            self._end(work, ending)
+        finally:
+            self._leave_slot()
+
+    async def _look(self, work: Work, ending: settle.Ending) -> None:
+        """Ask the store whether the transaction in which its handler completed it was committed."""
+        work.interruption = ""
+        late = asyncio.current_task()
+        self._late.add(late)
+        try:
+            done = await committed(work, self._shared)
+        finally:
+            self._late.discard(late)
+        if done is None:
+            work.ended, work.running = True, None  # nobody reports it: whatever is still held runs again
+        elif done:
+            tell_afterwards(work, ending)
+            self._report(work, self._conclude(work, settle.SUCCEEDED), stored=True)
+        else:
+            self._end(work, undone(work, ending))
 
     def _end(self, work: Work, ending: settle.Ending) -> None:
         outcome = self._conclude(work, ending)
@@ -355,12 +356,15 @@ class Executor:
             rng=shared.rng,
         )
 
-    def _report(self, work: Work, outcome: Outcome, said: str = "") -> None:
+    def _report(self, work: Work, outcome: Outcome, said: str = "", *, stored: bool = False) -> None:
         if work.ended:
             return  # handed back when the worker's grace was over; its handler came to an end after all
         work.ended = True
         work.running = None
-        self._settler.add(outcome)
+        if stored:
+            self._shared.table.drop(outcome.queue, outcome.id, outcome.token)
+        else:
+            self._settler.add(outcome)
         # only now: neither a hook nor a logging set-up that raises may keep an outcome from the store
         for layer in self._shared.middleware:
             layer.tell(work.context, outcome)
@@ -370,11 +374,11 @@ class Executor:
             sys.stderr.write(f"headrace: the outcome of job {work.job.id} could not be logged: {error!r}\n")
 
 
-def _twice(run: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-    """`headrace work --twice`: a handler that may safely run twice shows it here."""
+def _twice(run: Callable[[], Awaitable[Any]], work: Work) -> Callable[[], Awaitable[Any]]:
+    """`headrace work --twice`: a handler that may safely run twice shows it here. One that completes needs not."""
 
     async def both() -> Any:
-        await run()
-        return await run()
+        value = await run()
+        return value if work.completing else await run()
 
     return both

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal
 
+from headrace.completion import Completion
 from headrace.context import JobContext
 from headrace.core import codec
 from headrace.core.codec import Envelope
@@ -58,6 +59,8 @@ class Work:
         """
         if self.interruption == why or (self.interruption and self._stops_for(self.interruption)):
             return False
+        if self.completing and why in ("lost", "cancel"):
+            return False  # once its handler has ended it, it is nobody's; until then it is too late to cancel it
         self.interruption = why
         if self.context is not None:
             self.context.request_cancel()
@@ -68,6 +71,23 @@ class Work:
 
     def _stops_for(self, why: Interruption) -> bool:
         return why in ("timeout", "shutdown") or (self.task is not None and self.task.is_async)
+
+    @property
+    def _completion(self) -> Completion | None:
+        return None if self.context is None else self.context.completion
+
+    @property
+    def completing(self) -> bool:
+        """Whether its handler may have ended it, in a transaction of its own."""
+        return self._completion is not None and self._completion.begun
+
+    def close(self) -> bool:
+        """Its run is over. Whether its handler may have ended it."""
+        return self._completion is not None and self._completion.close()
+
+    def forestall(self) -> bool:
+        """Keep its handler, which goes on, from ending it. False when it is too late for that."""
+        return self._completion is None or self._completion.forestall()
 
     def describe(self) -> dict[str, Any]:
         """What every log line about this job carries."""

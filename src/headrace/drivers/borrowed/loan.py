@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from headrace.core.operations import Enqueue, Enqueued, Operation
+from headrace.core.operations import Enqueue, Operation, Settle
 from headrace.drivers.paramstyle import pyformat, spread
 from headrace.drivers.run import arun, run
 from headrace.drivers.system import SystemClock
@@ -31,8 +31,8 @@ class SQLStore(Protocol):
         """The steps of an operation."""
         ...
 
-    def borrowed(self, operation: Enqueue) -> Plan[list[Enqueued]]:
-        """The steps of an enqueue in somebody else's transaction."""
+    def borrowed(self, operation: Operation[R]) -> Plan[R]:
+        """The steps of an enqueue or a settle in somebody else's transaction."""
         ...
 
 
@@ -97,9 +97,8 @@ class Loan(ABC):
 
 
 def _plan(store: SQLStore, operation: Operation[R]) -> Plan[R]:
-    if isinstance(operation, Enqueue):
-        return store.borrowed(operation)  # type: ignore[return-value]  # R is the answer of an enqueue here
-    return store.plan(operation)
+    borrowing = isinstance(operation, (Enqueue, Settle))
+    return store.borrowed(operation) if borrowing else store.plan(operation)
 
 
 def _for_sqlite(text: str, step: Statement) -> Iterator[tuple[str | None, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from headrace.core import operations as ops
-from headrace.core.transactions import Installation
+from headrace.core.transactions import Completed, Installation
 from headrace.errors import ConfigError
 from headrace.stores.contract import Features, Now
 from headrace.stores.installation import installation
@@ -41,6 +41,7 @@ PLANS: Mapping[type[Any], Callable[[Any, int], Plan[Any]]] = {
     ops.Workers: look.workers,
     ops.Inspect: inspect.inspect,
     **outbox.PLANS,
+    Completed: settle.completed,
     Installation: installation,
 }
 
@@ -77,13 +78,16 @@ class MySQLStore:
         hot = HOT.get(type(operation))
         return hot(operation, self._override(), self._heads) if hot else self._plan(operation)
 
-    def borrowed(self, operation: ops.Enqueue) -> Plan[list[ops.Enqueued]]:
-        """The steps of an enqueue inside a caller's own transaction, whatever its isolation.
+    def borrowed(self, operation: ops.Operation[R]) -> Plan[R]:
+        """The steps of an enqueue or a settle inside a caller's own transaction, whatever its isolation.
 
         It begins, commits and sets nothing, and no statement fails on a duplicate. Due jobs of the queues are left to
         others: to promote them here would lock them until the caller commits.
         """
-        return enqueue.enqueue(operation, self._override(), borrowed=True)
+        if isinstance(operation, ops.Settle):
+            return cast("Plan[R]", settle.borrowed(operation, self._override()))
+        assert isinstance(operation, ops.Enqueue)
+        return cast("Plan[R]", enqueue.enqueue(operation, self._override(), borrowed=True))
 
     def watch(self, queues: Sequence[str]) -> Watch:
         """The steps of a worker that waits for work in these queues."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
+from headrace.core.transactions import Completed
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
 from headrace.stores.mysql.heads import Heads
 from headrace.stores.mysql.text import raised, raw, shortened, steps
@@ -23,18 +24,78 @@ def settle(op: ops.Settle, override: int | None, heads: Heads) -> Plan[list[bool
     """End claims, and clear away about twice as many old tombstones as this leaves new ones."""
     answers: list[bool] = []
     for some in steps(op.outcomes):
-        ids = sorted({raw(outcome.id) for outcome in some})
-        rows = yield Statement("settle.running", {"ids": ids, "now": override})
-        if not rows:
-            answers += [False] * len(some)
-            continue
-        now: int = rows[0][0]
-        answers += yield from end_claims(some, {id: facts for _, id, *facts in rows}, now)
-        if len(some) >= SWEEP_FROM or now % SWEEP_FROM == 0:
+        settled, now = yield from _finish_or_settle(some, override, heads)
+        answers += settled
+        if now is not None and (len(some) >= SWEEP_FROM or now % SWEEP_FROM == 0):
             limit = 2 * max(SWEEP_FROM, len(some))
             _, last = yield from forget_gone(heads.buried_us, now - CLOCK_MARGIN_US, limit)
             heads.buried_us = max(heads.buried_us, last)
     return answers
+
+
+def borrowed(op: ops.Settle, override: int | None) -> Plan[list[bool]]:
+    """The same in a transaction of the caller's, which may be long: no rows but those of the jobs are touched."""
+    answers: list[bool] = []
+    for some in steps(op.outcomes):
+        settled, _ = yield from _settle(some, override)
+        answers += settled
+    return answers
+
+
+def _finish_or_settle(
+    some: Sequence[ops.Outcome], override: int | None, heads: Heads
+) -> Plan[tuple[list[bool], int | None]]:
+    """Those of one kind together, at less cost; the others, and all where one of these has lost its lease, by rows."""
+    plain = [outcome for outcome in some if _is_plain(outcome) and heads.was_claimed(raw(outcome.id), outcome.token)]
+    now: int | None = None
+    if plain and len({outcome.id for outcome in some}) == len(some):
+        now = yield from _finish(plain, override)
+    if now is None:
+        return (yield from _settle(some, override))
+    done = {outcome.id for outcome in plain}
+    others = [outcome for outcome in some if outcome.id not in done]
+    settled = iter((yield from _settle(others, override))[0] if others else ())
+    return [outcome.id in done or next(settled) for outcome in some], now
+
+
+def _is_plain(outcome: ops.Outcome) -> bool:
+    """Whether nothing is left of such a job but its tombstone."""
+    return outcome.state in TERMINAL and outcome.state is not State.FAILED and outcome.keep_us <= 0
+
+
+def _finish(plain: Sequence[ops.Outcome], override: int | None) -> Plan[int | None]:
+    """End claims of random ids without looking at them first. None, and nothing has happened, where one is stale."""
+    claims = sorted((raw(outcome.id), outcome.token) for outcome in plain)
+    yield Statement("settle.savepoint", mute=True)
+    yield Statement("settle.finish", {"claims": claims}, mute=True)
+    rows = yield Statement("settle.finished", {"now": override})
+    count, now = rows[0]
+    if count != len(claims):
+        yield Statement("settle.unfinish", mute=True)
+        return None
+    yield Statement("settle.bury", many=[(id, now + TOMBSTONE_US, token) for id, token in claims], mute=True)
+    return int(now)
+
+
+def _settle(some: Sequence[ops.Outcome], override: int | None) -> Plan[tuple[list[bool], int | None]]:
+    """The answers, and the moment where anything was settled."""
+    ids = sorted({raw(outcome.id) for outcome in some})
+    rows = yield Statement("settle.running", {"ids": ids, "now": override})
+    if not rows:
+        return [False] * len(some), None
+    now: int = rows[0][0]
+    return (yield from end_claims(some, {id: facts for _, id, *facts in rows}, now)), now
+
+
+def completed(op: Completed, now: int) -> Plan[Literal["yes", "no", "open"]]:
+    """One look, and one more that waits for nobody where the job is still there."""
+    rows = yield Statement("settle.standing", {"id": raw(op.id)})
+    if any(token > op.token for token, _ in rows):
+        return "no"
+    if not any(token == op.token and held for token, held in rows):
+        return "yes"
+    free = yield Statement("settle.unlocked", {"id": raw(op.id), "token": op.token})
+    return "no" if free else "open"
 
 
 def forget_gone(after: int, before: int, limit: int) -> Plan[tuple[int, int]]:
@@ -44,7 +105,7 @@ def forget_gone(after: int, before: int, limit: int) -> Plan[tuple[int, int]]:
     """
     rows = yield Statement("settle.old_gone", {"after": after, "before": before, "limit": limit})
     for ids in steps(sorted(id for id, _ in rows)):
-        yield Statement("settle.forget_gone", {"ids": ids})
+        yield Statement("settle.forget_gone", {"ids": ids}, mute=True)
     return len(rows), max((until for _, until in rows), default=-1)
 
 
@@ -69,7 +130,7 @@ def end_claims(outcomes: Sequence[ops.Outcome], running: Running, now: int) -> P
     if ending:
         yield from _end(ending, now)
     if returning:
-        yield Statement("settle.back", many=returning)
+        yield Statement("settle.back", many=returning, mute=True)
     return answers
 
 
@@ -91,16 +152,16 @@ def _end(ending: Sequence[tuple[bytes, int, int, ops.Outcome, State]], now: int)
         (id, now + (TOMBSTONE_DERIVED_US if derived else TOMBSTONE_US), token) for id, token, derived, _, _ in ending
     ]
     for rows in steps(sorted(stones)):
-        yield Statement("settle.bury", many=list(rows))
+        yield Statement("settle.bury", many=list(rows), mute=True)
     kept = [
         _kept(id, outcome, state, now)
         for id, _, _, outcome, state in ending
         if state is State.FAILED or outcome.keep_us > 0
     ]
     if kept:
-        yield Statement("settle.keep", many=kept)
+        yield Statement("settle.keep", many=kept, mute=True)
     for ids in steps(sorted(id for id, *_ in ending)):
-        yield Statement("settle.delete", {"ids": ids})
+        yield Statement("settle.delete", {"ids": ids}, mute=True)
 
 
 def _kept(id: bytes, outcome: ops.Outcome, state: State, now: int) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from headrace.core import operations as ops
-from headrace.core.transactions import Installation
+from headrace.core.transactions import Completed, Installation
 from headrace.stores.contract import Features, Now
 from headrace.stores.installation import installation
 from headrace.stores.plan import Plan
@@ -30,6 +30,7 @@ PLANS: Mapping[type[Any], Callable[[Any, int | None], Plan[Any]]] = {
     ops.Workers: look.workers,
     ops.Inspect: inspect.inspect,
     **outbox.PLANS,
+    Completed: settle.completed,
     Installation: installation,
 }
 
@@ -73,9 +74,12 @@ class PostgresStore:
             return WORKING[kind](operation, self._moment(), self._heads)
         return PLANS[kind](operation, self._moment())
 
-    def borrowed(self, operation: ops.Enqueue) -> Plan[list[ops.Enqueued]]:
-        """An enqueue inside a transaction of the caller's, which may be long: it touches no rows but its own."""
-        return enqueue.enqueue(operation, self._moment(), promoting=False)
+    def borrowed(self, operation: ops.Operation[R]) -> Plan[R]:
+        """An enqueue or a settle in a caller's transaction, which may be long: it touches no rows but its own."""
+        if isinstance(operation, ops.Settle):
+            return cast("Plan[R]", settle.borrowed(operation, self._moment()))
+        assert isinstance(operation, ops.Enqueue)
+        return cast("Plan[R]", enqueue.enqueue(operation, self._moment(), promoting=False))
 
     def _moment(self) -> int | None:
         return self.now() if self.now else None

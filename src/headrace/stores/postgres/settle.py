@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
+from headrace.core.transactions import Completed
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.postgres.heads import Heads
@@ -15,12 +16,32 @@ from headrace.stores.statements import batches
 # Tombstones are kept this much longer than promised, against a clock that is set back.
 CLOCK_MARGIN_US = 60 * 1_000_000
 
+NEVER = 2**63 - 1
+
 LIVES: dict[str, Any] = {"random_us": TOMBSTONE_US, "derived_us": TOMBSTONE_DERIVED_US}
 
 
 def settle(op: ops.Settle, now: int | None, heads: Heads) -> Plan[list[bool]]:
     """End claims, and clear away about twice as many old tombstones as this leaves new ones."""
     return (yield from end_claims(op.outcomes, now, heads))
+
+
+def borrowed(op: ops.Settle, now: int | None) -> Plan[list[bool]]:
+    """The same in a transaction of the caller's, which may be long: no rows but those of the jobs are touched."""
+    heads = Heads()
+    heads.buried(NEVER)
+    return (yield from end_claims(op.outcomes, now, heads))
+
+
+def completed(op: Completed, now: int | None) -> Plan[Literal["yes", "no", "open"]]:
+    """One look, and one more that waits for nobody where the job is still there."""
+    rows = yield Statement("settle.standing", {"id": op.id}, alone=True)
+    if any(token > op.token for token, _ in rows):
+        return "no"
+    if not any(token == op.token and held for token, held in rows):
+        return "yes"
+    free = yield Statement("settle.unlocked", {"id": op.id, "token": op.token}, alone=True)
+    return "no" if free else "open"
 
 
 def end_claims(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> Plan[list[bool]]:

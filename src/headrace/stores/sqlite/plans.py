@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from headrace.core import operations as ops
-from headrace.core.transactions import Installation
+from headrace.core.transactions import Completed, Installation
 from headrace.stores.contract import Features, Now
 from headrace.stores.installation import installation
 from headrace.stores.plan import Plan, Statement
@@ -16,7 +16,9 @@ from headrace.stores.statements import DEFAULT_PREFIX, downgrades, load, migrati
 
 R = TypeVar("R")
 
-PLANS: Mapping[type[Any], Callable[[Any, int], Plan[Any]]] = {
+Plans = Mapping[type[Any], Callable[[Any, int], Plan[Any]]]
+
+PLANS: Plans = {
     ops.Enqueue: enqueue.enqueue,
     ops.Promote: enqueue.promote,
     ops.Claim: claim.claim,
@@ -34,8 +36,11 @@ PLANS: Mapping[type[Any], Callable[[Any, int], Plan[Any]]] = {
     ops.Workers: look.workers,
     ops.Inspect: inspect.inspect,
     **outbox.PLANS,
+    Completed: settle.completed,
     Installation: installation,
 }
+
+BORROWED: Plans = {**PLANS, ops.Settle: settle.borrowed}
 
 
 class SQLiteStore:
@@ -67,11 +72,11 @@ class SQLiteStore:
         moment = yield Statement("moment.now", {"now": self.now() if self.now else None})
         return (yield from mend.mend(operation, moment[0][0]))
 
-    def borrowed(self, operation: ops.Enqueue) -> Plan[list[ops.Enqueued]]:
-        """An enqueue in a transaction of the caller's, which keeps all other writers out as ours do."""
-        return self.plan(operation)
+    def borrowed(self, operation: ops.Operation[R]) -> Plan[R]:
+        """An enqueue or a settle in a transaction of the caller's, which keeps all other writers out as ours do."""
+        return self._plan(operation, BORROWED)
 
-    def _plan(self, operation: ops.Operation[R]) -> Plan[R]:
+    def _plan(self, operation: ops.Operation[R], plans: Plans = PLANS) -> Plan[R]:
         moment = yield Statement("moment.now", {"now": self.now() if self.now else None})
-        answer: R = yield from PLANS[type(operation)](operation, moment[0][0])
+        answer: R = yield from plans[type(operation)](operation, moment[0][0])
         return answer

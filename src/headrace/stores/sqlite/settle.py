@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
+from headrace.core.transactions import Completed
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.sqlite.text import by_id, listed
@@ -20,13 +21,25 @@ Running = dict[str, tuple[int, int, int]]  # id -> (place, token, whether somebo
 
 def settle(op: ops.Settle, now: int) -> Plan[list[bool]]:
     """End claims, and clear away about twice as many old tombstones as this leaves new ones."""
+    answers = yield from borrowed(op, now)
+    yield Statement("settle.forget_gone", {"before": now - CLOCK_MARGIN_US, "limit": 2 * len(answers)})
+    return answers
+
+
+def borrowed(op: ops.Settle, now: int) -> Plan[list[bool]]:
+    """The same in a transaction of the caller's: no rows but those of the jobs are touched."""
     answers: list[bool] = []
     for some, ids in by_id(op.outcomes, lambda outcome: outcome.id):
         rows = yield Statement("settle.running", ids)
         running = {id: (place, token, cancel) for id, place, token, cancel in rows}
         answers += yield from end_claims(some, running, now)
-        yield Statement("settle.forget_gone", {"before": now - CLOCK_MARGIN_US, "limit": 2 * len(some)})
     return answers
+
+
+def completed(op: Completed, now: int) -> Plan[Literal["yes", "no", "open"]]:
+    """Under the lock of a writer, so that no other transaction is open."""
+    rows = yield Statement("settle.standing", {"id": op.id})
+    return "no" if any(token > op.token or (token == op.token and held) for token, held in rows) else "yes"
 
 
 def end_claims(outcomes: Sequence[ops.Outcome], running: Running, now: int) -> Plan[list[bool]]:

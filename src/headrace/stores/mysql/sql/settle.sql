@@ -1,5 +1,19 @@
 -- The one path that ends a claim: out of `running`, to the end or back to the line.
 
+-- name: savepoint
+savepoint headrace_finish;
+
+-- name: finish
+-- What most jobs do: they have succeeded and go. Whether all of them did is asked next.
+delete from j using headrace_jobs as j force index (primary) where (j.id, j.token) in :claims and j.state = 'running';
+
+-- name: finished
+-- How many that were, and the moment.
+select row_count(), coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)));
+
+-- name: unfinish
+rollback to savepoint headrace_finish;
+
 -- name: running
 -- The jobs whose claims may end, locked, and the moment.
 select coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))), id, token, cancel, derived
@@ -38,3 +52,14 @@ where until_us >= :after and until_us <= :before order by until_us limit :limit 
 
 -- name: forget_gone
 delete from g using headrace_gone as g force index (primary) where g.id in :ids;
+
+-- name: standing
+-- The tokens under which the store knows of a job, and whether it is running under that one.
+select token, state = 'running' from headrace_jobs where id = :id
+union all select token, 0 from headrace_ended where id = :id
+union all select token, 0 from headrace_gone where id = :id;
+
+-- name: unlocked
+-- The job, unless a transaction that is open has ended it.
+select 1 from headrace_jobs force index (primary)
+where id = :id and token = :token and state = 'running' for update skip locked;

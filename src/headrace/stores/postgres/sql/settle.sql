@@ -99,3 +99,13 @@ forgotten as (
 select nth, null::bigint from ended
 union all select nth, null::bigint from back
 union all select null::bigint, max(until_us) from forgotten;
+
+-- name: standing
+-- The tokens under which the store knows of a job, and whether it is running under that one.
+select token, state = 'running' from headrace_jobs where id = :id
+union all select token, false from headrace_ended where id = :id
+union all select token, false from headrace_gone where id = :id;
+
+-- name: unlocked
+-- The job, unless a transaction that is open has ended it.
+select 1 from headrace_jobs where id = :id and token = :token::bigint and state || '' = 'running' for update skip locked;

@@ -35,6 +35,12 @@ update headrace_jobs set
     reason = ?, trail = coalesce(?, trail), worker = null, claim = 0, claimed_us = null
 where place = ?;
 
+-- name: standing
+-- The tokens under which the store knows of a job, and whether it is running under that one.
+select token, state = 'running' from headrace_jobs where id = :id
+union all select token, 0 from headrace_ended where id = :id
+union all select token, 0 from headrace_gone where id = :id;
+
 -- name: forget_gone
 -- Tombstones go a few at a time with each settle, so that no upkeep has to delete a million at once.
 delete from headrace_gone where id in (
