@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Task
+from headrace.core.outbox import QUEUE
 from tests.transactions.callers import Caller
 
 
@@ -15,9 +16,9 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-async def woken(app: Headrace, action: Callable[[], None]) -> bool:
-    """Whether an idle worker hears of what `action` does, long before its poll."""
-    wakeup = app.driver.wakeup("idle", ["default"])
+async def woken(app: Headrace, action: Callable[[], None], queue: str = "default") -> bool:
+    """Whether an idle worker (or a relay) hears of what `action` does, long before its poll."""
+    wakeup = app.driver.wakeup("idle", [queue])
     try:
         while await wakeup.wait(0.2):  # what rang before
             pass
@@ -36,3 +37,12 @@ def test_a_commit_wakes_workers(app: Headrace, caller: Caller, task: Task[..., A
         caller.commit()
 
     assert asyncio.run(woken(app, act))
+
+
+def test_a_commit_wakes_relays(app: Headrace, caller: Caller) -> None:
+    def act() -> None:
+        caller.order(1)
+        app.outbox.add(caller.handle, "OrderCreated", payload=1)
+        caller.commit()
+
+    assert asyncio.run(woken(app, act, QUEUE))

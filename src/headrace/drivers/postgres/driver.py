@@ -53,7 +53,7 @@ class _Here:
     def __init__(self, driver: PostgresDriver) -> None:
         self.process = os.getpid()
         self.pool = Pool(driver.address, driver.statements)
-        self.bell = Bell(driver.ring)
+        self.bell = Bell(driver.send_hints)
         self.loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPool] = weakref.WeakKeyDictionary()
 
     def loop_pool(self, driver: PostgresDriver) -> LoopPool:
@@ -142,7 +142,12 @@ class PostgresDriver:
         return answer
 
     def ring(self, queues: list[str]) -> None:
-        """Send hints that had to wait, from a thread of the bell."""
+        """Wake the workers of these queues, after somebody else's commit; not for each of many."""
+        if ready := self._mine().bell.due(queues):
+            self.send_hints(ready)
+
+    def send_hints(self, queues: list[str]) -> None:
+        """Send hints now, from whichever thread; a bell calls it for those that had to wait."""
         pool = self._mine().pool
         try:
             line = pool.take(urgent=True)
