@@ -5,12 +5,14 @@ LINTED := src tests $(wildcard examples bench)
 QUICK := tests/tidy tests/public $(wildcard tests/core)
 JOBS := auto
 ARGS :=
+DB := sqlite
 export PYTHON
 
 .PHONY: help demo test check bench fmt clean venv demo-venv servers-test
 
 help:
 	@echo "make demo    run the checkout marketplace through outages, crashes and double clicks"
+	@echo "             DB=sqlite (default), postgres, mysql (MariaDB, found on this machine) or redis: a private server"
 	@echo "make test    every check and every test, with real servers"
 	@echo "make check   format, lint, types, layers and the quick tests; under a minute"
 	@echo "make bench   the benchmarks; needs a quiet machine"
@@ -26,7 +28,7 @@ demo-venv:
 	@sh requirements/venv.sh demo
 
 demo: demo-venv
-	@$(PY) -m examples.checkout.demo $(ARGS)
+	@$(PY) -m examples.checkout.demo --database $(DB) $(ARGS)
 
 check: venv
 	@echo "== format"

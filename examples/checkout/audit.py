@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from .customers import Receipt
-from .shop.orders import CONFIRMATION, WEBHOOK
+from .shop.models import CONFIRMATION, WEBHOOK
 from .world.mail import Mail
 from .world.merchant import Webhook
 
@@ -20,6 +20,19 @@ class OrderRow:
     client_reference: str
     sku: str
     quantity: int
+    total_cents: int
+
+
+@dataclass(frozen=True)
+class DeliveryRow:
+    """A job that brought an event to one of its subscribers, as the subscriber wrote it down."""
+
+    subscriber: str
+    event_id: str
+    job_id: str
+    enqueued_us: int
+    order_id: int
+    client_reference: str
 
 
 @dataclass(frozen=True)
@@ -40,13 +53,20 @@ class Evidence:
     orders: list[OrderRow]  # the shop's database
     stock_before: dict[str, int]
     stock_after: dict[str, int]
+    sold: dict[str, int]  # units, as the statistics counted them from events
+    payments: list[tuple[int, int]]  # the ledger: order and cents
+    deliveries: list[DeliveryRow]  # the subscribers
     mails: list[Mail]  # the mail server
     webhooks: list[Webhook]  # the merchant
     statuses: dict[int, str]  # the shop's pages, one per order
     unfinished: dict[str, int]  # the job store: jobs that are ready, running, scheduled
+    waiting_events: int  # the outbox
     failed: list[FailedJob]
     poison: str  # the id of the job that had to fail
     mishaps: list[str]  # scenes that did not go as written
+
+
+SUBSCRIBERS = ("book_payment", "count_sale")
 
 
 @dataclass(frozen=True)
@@ -98,11 +118,51 @@ def one_webhook_per_order(evidence: Evidence) -> Finding:
     return _told("every order has one webhook", evidence, (webhook.id for webhook in evidence.webhooks), WEBHOOK)
 
 
+def every_event_arrived(evidence: Evidence) -> Finding:
+    """At each subscriber, for each order; and for nothing else: an order that was rolled back has no event."""
+    created = {(order.id, order.client_reference) for order in evidence.orders}
+    wrong = []
+    for subscriber in SUBSCRIBERS:
+        told = {(row.order_id, row.client_reference) for row in evidence.deliveries if row.subscriber == subscriber}
+        wrong += [f"{subscriber} missed order {id}" for id, _ in sorted(created - told)]
+        wrong += [
+            f"{subscriber} heard of order {id} ({reference}), which is not there" for id, reference in told - created
+        ]
+    return _finding("every OrderCreated reached each subscriber", wrong, f"{len(created)} events to {len(SUBSCRIBERS)}")
+
+
+def one_job_per_event(evidence: Evidence) -> Finding:
+    """However often relays died between publishing it and saying so."""
+    jobs = {(row.subscriber, row.order_id, row.event_id, row.job_id, row.enqueued_us) for row in evidence.deliveries}
+    per_order = Counter((subscriber, order_id) for subscriber, order_id, *_ in jobs)
+    wrong = [
+        f"{count} jobs of {subscriber} for order {id}" for (subscriber, id), count in per_order.items() if count > 1
+    ]
+    return _finding("no OrderCreated made two jobs of a subscriber", wrong, f"{len(jobs)} jobs")
+
+
+def payments_add_up(evidence: Evidence) -> Finding:
+    """One entry for each order, of what it costs."""
+    booked = Counter(evidence.payments)
+    owed = Counter((order.id, order.total_cents) for order in evidence.orders)
+    wrong = [f"order {id}: {cents} not booked" for id, cents in (owed - booked).elements()]
+    wrong += [f"order {id}: {cents} too much" for id, cents in (booked - owed).elements()]
+    total = sum(cents for _, cents in evidence.payments)
+    return _finding(
+        "the ledger has one payment per order", wrong, f"{len(evidence.payments)} payments, {total / 100:.2f}"
+    )
+
+
+def statistics_add_up(evidence: Evidence) -> Finding:
+    """Adding is not safe to run twice by itself."""
+    sold = _sold(evidence)
+    wrong = [f"{sku}: {sold[sku]} sold, {count} counted" for sku, count in evidence.sold.items() if sold[sku] != count]
+    return _finding("the statistics count every unit once", wrong, f"{sum(evidence.sold.values())} units")
+
+
 def stock_adds_up(evidence: Evidence) -> Finding:
     """What is gone from the shelf is what was sold, item by item."""
-    sold: Counter[str] = Counter()
-    for order in evidence.orders:
-        sold[order.sku] += order.quantity
+    sold = _sold(evidence)
     wrong = [
         f"{sku}: {before} - {sold[sku]} sold, but {evidence.stock_after.get(sku)} left"
         for sku, before in evidence.stock_before.items()
@@ -123,6 +183,12 @@ def no_job_left(evidence: Evidence) -> Finding:
     return _finding("no job is ready, running or scheduled", left, "none")
 
 
+def no_event_left(evidence: Evidence) -> Finding:
+    """Every committed event got out."""
+    wrong = [f"{evidence.waiting_events} wait or are parked"] if evidence.waiting_events else []
+    return _finding("no event waits in the outbox", wrong, "none")
+
+
 def only_poison_failed(evidence: Evidence) -> Finding:
     """The job that kills its workers was stopped, and took no other with it."""
     alone = [(job.id, job.reason) for job in evidence.failed] == [(evidence.poison, "crashed")]
@@ -137,9 +203,14 @@ CHECKS: tuple[Callable[[Evidence], Finding], ...] = (
     one_order_per_purchase,
     one_mail_per_order,
     one_webhook_per_order,
+    every_event_arrived,
+    one_job_per_event,
+    payments_add_up,
+    statistics_add_up,
     stock_adds_up,
     customers_see_it,
     no_job_left,
+    no_event_left,
     only_poison_failed,
 )
 
@@ -147,6 +218,13 @@ CHECKS: tuple[Callable[[Evidence], Finding], ...] = (
 def repeats(ids: Iterable[str]) -> int:
     """How many deliveries repeated an earlier one. Each is a process that died between sending and writing it down."""
     return sum(count - 1 for count in Counter(ids).values())
+
+
+def _sold(evidence: Evidence) -> Counter[str]:
+    sold: Counter[str] = Counter()
+    for order in evidence.orders:
+        sold[order.sku] += order.quantity
+    return sold
 
 
 def _told(claim: str, evidence: Evidence, sent: Iterable[str], type_: str) -> Finding:

@@ -1,4 +1,4 @@
-"""Everyone on the stage: the mail server, the merchant, the shop's web server, two workers, the customers."""
+"""Everyone on the stage: the mail server, the merchant, two web servers, two workers, two relays, the customers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 import time
-import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,38 +16,41 @@ from sqlalchemy import select
 
 from headrace import Headrace
 
-from .audit import Evidence, FailedJob, OrderRow
+from .audit import DeliveryRow, Evidence, FailedJob, OrderRow
 from .customers import Customers
+from .databases import Place
 from .processes import Supervised
 from .shop.database import Database
-from .shop.models import Item, Order
+from .shop.models import Delivery, Item, Order, Payment
 from .world.listener import free_port
 from .world.mail import MailServer
 from .world.merchant import MerchantServer
 
 GRACE = 15.0  # seconds in which every process is to stop by itself
 LAST_UNIT = "last-unit"
+STORE_NAME = "checkout"
+THE_APP = "examples.checkout.shop.jobs:app"
 
 
 class Cast:
     """Starts and stops all, in order. The director holds the other ends of every string."""
 
-    def __init__(self, folder: Path, stock: dict[str, int], died: Callable[[str, int], None]) -> None:
-        self.drills = fresh_folder(folder) / "drills"
+    def __init__(self, place: Place, folder: Path, stock: dict[str, int], died: Callable[[str, int], None]) -> None:
+        self.drills = folder / "drills"
         self.drills.mkdir()
         self.stock_before = stock
         self.mail, self.merchant = MailServer(), MerchantServer()
-        self.web_port = free_port()
-        self.database = Database(f"sqlite:///{folder.resolve()}/shop.db")
-        self.store_url = store_url(folder)
-        store_name = f"checkout_{uuid.uuid4().hex[:8]}"  # a shared store may hold an earlier performance
-        self.store = Headrace(self.store_url, name=store_name)
-        self.customers = Customers(self.web_url)
+        self.database = Database(place.database_url)
+        outbox = place.database_url if place.store_url else None
+        self.store = Headrace(place.store_url or place.database_url, name=STORE_NAME, outbox=outbox)
+        ports = [free_port() for _ in range(2)]
+        self.shops = [f"http://127.0.0.1:{port}" for port in ports]
+        self.customers = Customers(self.shops)
 
         environment = os.environ | {
-            "CHECKOUT_DATABASE_URL": self.database.engine.url.render_as_string(hide_password=False),
-            "CHECKOUT_STORE_URL": self.store_url,
-            "CHECKOUT_STORE_NAME": store_name,
+            "CHECKOUT_DATABASE_URL": place.database_url,
+            "CHECKOUT_STORE_URL": place.store_url,
+            "CHECKOUT_STORE_NAME": STORE_NAME,
             "CHECKOUT_SMTP_PORT": str(self.mail.port),
             "CHECKOUT_MERCHANT_URL": self.merchant.url,
             "CHECKOUT_DRILLS": str(self.drills.resolve()),
@@ -58,30 +60,26 @@ class Cast:
         def supervised(name: str, *command: str) -> Supervised:
             return Supervised(name, [sys.executable, "-m", *command], environment, folder / f"{name}.log", died)
 
-        self.web = supervised("web", "uvicorn", "examples.checkout.shop.web:web", "--port", str(self.web_port))
+        serving = ("uvicorn", "examples.checkout.shop.web:web", "--port")
+        self.webs = [supervised(f"web-{number}", *serving, str(port)) for number, port in enumerate(ports, 1)]
+        working = ("headrace.cli", "work", "--app", THE_APP, "--queues", "mail,webhooks,books,imports")
+        relaying = ("headrace.cli", "outbox", "relay", "--app", THE_APP)
         self.workers = [
-            supervised(
-                f"worker-{number}",
-                *("headrace.cli", "work", "--app", "examples.checkout.shop.jobs:app"),
-                *("--queues", "mail,webhooks,imports", "--concurrency", "8", "--grace", "5"),
-            )
-            for number in (1, 2)
+            supervised(f"worker-{number}", *working, "--concurrency", "8", "--grace", "5") for number in (1, 2)
         ]
-
-    @property
-    def web_url(self) -> str:
-        """Where the shop is."""
-        return f"http://127.0.0.1:{self.web_port}"
+        # A relay that is killed keeps what it had claimed for one lease: two seconds, for a short demo.
+        self.relays = [supervised(f"relay-{number}", *relaying, "--lease", "2s") for number in (1, 2)]
 
     @property
     def processes(self) -> list[Supervised]:
         """All that run beside this one."""
-        return [self.web, *self.workers]
+        return [*self.webs, *self.workers, *self.relays]
 
     def enter(self) -> None:
         """Fill the shelves and start everything. Raises StoreError if there is no place for the jobs."""
-        self.store.jobs.queues()
         self.database.create_tables()
+        self.store.jobs.queues()
+        self.store.outbox.view()
         with self.database.writing() as session:
             session.add_all(Item(sku=sku, stock=stock) for sku, stock in self.stock_before.items())
         self.mail.up()
@@ -109,21 +107,33 @@ class Cast:
         return [f"{name} stopped with exit code {code}" for name, code in codes.items() if code not in good]
 
     def shop_is_open(self) -> bool:
-        """Does the web server answer?"""
+        """Do both web servers answer?"""
         try:
-            return httpx2.get(f"{self.web_url}/health", timeout=1, trust_env=False).is_success
+            return all(httpx2.get(f"{shop}/health", timeout=1, trust_env=False).is_success for shop in self.shops)
         except httpx2.TransportError:
             return False
 
     def import_price_list(self, list_id: int) -> str:
         """Have the shop import a price list, and return the job's id."""
-        answer = httpx2.post(f"{self.web_url}/price-lists/{list_id}/import", timeout=5, trust_env=False)
+        answer = httpx2.post(f"{self.shops[0]}/price-lists/{list_id}/import", timeout=5, trust_env=False)
         return str(answer.raise_for_status().json()["job_id"])
 
     def unfinished(self) -> dict[str, int]:
         """How many jobs have not ended, by state."""
         queues = self.store.jobs.queues()
         return {state: sum(getattr(queue, state) for queue in queues) for state in ("ready", "running", "scheduled")}
+
+    def waiting_events(self) -> int:
+        """How many events, and with Redis also jobs, are committed and not yet carried out."""
+        view = self.store.outbox.view()
+        return view.pending + view.parked
+
+    def traces(self) -> tuple[int, ...]:
+        """How many orders, jobs and events there are, and units in stock: what an order that failed must not change."""
+        view = self.store.outbox.view()
+        with self.database.reading() as session:
+            orders, units = session.query(Order).count(), sum(session.scalars(select(Item.stock)))
+        return orders, units, sum(self.unfinished().values()), view.pending + view.parked + view.published
 
     def failed(self) -> list[FailedJob]:
         """The failed jobs."""
@@ -134,19 +144,30 @@ class Cast:
         """Ask everyone what they saw, while all of them are still there."""
         with self.database.reading() as session:
             orders = [
-                OrderRow(order.id, order.client_reference, order.sku, order.quantity)
+                OrderRow(order.id, order.client_reference, order.sku, order.quantity, order.total_cents)
                 for order in session.scalars(select(Order).order_by(Order.id))
             ]
-            stock = {item.sku: item.stock for item in session.scalars(select(Item))}
+            items = list(session.scalars(select(Item)))
+            deliveries = [
+                DeliveryRow(
+                    row.subscriber, row.event_id, row.job_id, row.enqueued_us, row.order_id, row.client_reference
+                )
+                for row in session.scalars(select(Delivery))
+            ]
+            payments = [(payment.order_id, payment.cents) for payment in session.scalars(select(Payment))]
         return Evidence(
             receipts=list(self.customers.receipts),
             orders=orders,
             stock_before=self.stock_before,
-            stock_after=stock,
+            stock_after={item.sku: item.stock for item in items},
+            sold={item.sku: item.sold for item in items},
+            payments=payments,
+            deliveries=deliveries,
             mails=list(self.mail.mails),
             webhooks=list(self.merchant.webhooks),
             statuses={order.id: self.customers.status_of(order.id) for order in orders},
             unfinished=self.unfinished(),
+            waiting_events=self.waiting_events(),
             failed=self.failed(),
             poison=poison,
             mishaps=[],
@@ -160,12 +181,3 @@ def fresh_folder(folder: Path) -> Path:
         for old in folder.glob(pattern):
             shutil.rmtree(old) if old.is_dir() else old.unlink()
     return folder
-
-
-def store_url(folder: Path) -> str:
-    """Where the jobs live: CHECKOUT_STORE_URL, or a local Redis with STORE=redis, or a new SQLite file."""
-    if url := os.environ.get("CHECKOUT_STORE_URL"):
-        return url
-    if os.environ.get("STORE") == "redis":
-        return "redis://127.0.0.1:6379/0"
-    return f"sqlite:///{folder.resolve()}/jobs.db"

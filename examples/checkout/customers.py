@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import httpx2
@@ -40,10 +41,12 @@ class Receipt:
 class Customers:
     """All who buy at the shop. `receipts` grows as the answers come."""
 
-    def __init__(self, shop_url: str) -> None:
+    def __init__(self, shops: Sequence[str]) -> None:
+        self.shops = shops  # the shop's web servers, to which a load balancer sends them in turn
         self.receipts: list[Receipt] = []
         self.gave_up: list[Purchase] = []
-        self._shop = httpx2.Client(base_url=shop_url, timeout=5, trust_env=False)
+        self._client = httpx2.Client(timeout=5, trust_env=False)
+        self._turns = itertools.cycle(shops)
         self._threads: list[threading.Thread] = []
         self._leave = threading.Event()
 
@@ -52,13 +55,16 @@ class Customers:
         """How many different orders the shop has confirmed to them."""
         return len({receipt.order_id for receipt in tuple(self.receipts) if receipt.order_id is not None})
 
-    def buy(self, purchase: Purchase, patience: float = 20) -> Receipt | None:
-        """Press the button; without an answer press it again, for `patience` seconds. None: gave up."""
+    def buy(self, purchase: Purchase, *, patience: float = 20, at: str | None = None) -> Receipt | None:
+        """Press the button; without an answer press it again, for `patience` seconds. None: gave up.
+
+        `at` is the one web server to go to; otherwise each press goes to the next.
+        """
         pressed = time.monotonic()
         while not self._leave.is_set():
             try:
-                answer = self._shop.post("/orders", json=vars(purchase))
-            except httpx2.TransportError:  # the shop is away: nobody knows whether the order was placed
+                answer = self._client.post(f"{at or next(self._turns)}/orders", json=vars(purchase))
+            except httpx2.TransportError:  # the server is away: nobody knows whether the order was placed
                 answer = None
             if answer is not None and answer.status_code < 500:
                 order_id = answer.json()["order_id"] if answer.is_success else None
@@ -110,18 +116,22 @@ class Customers:
 
     def status_of(self, order_id: int) -> str:
         """Look the order up in the shop, as its customer would."""
-        try:
-            answer = self._shop.get(f"/orders/{order_id}")
-        except httpx2.TransportError as error:
-            return f"no answer ({error})"
-        return str(answer.json().get("status", answer.status_code))
+        trouble = ""
+        for shop in self.shops:
+            try:
+                answer = self._client.get(f"{shop}/orders/{order_id}")
+            except httpx2.TransportError as error:
+                trouble = f"no answer ({error})"
+                continue
+            return str(answer.json().get("status", answer.status_code))
+        return trouble
 
     def leave(self) -> None:
         """Stop buying. May be called twice."""
         self._leave.set()
         for thread in self._threads:
             thread.join(timeout=6)
-        self._shop.close()
+        self._client.close()
 
 
 def assortment(count: int, skus: list[str]) -> list[Purchase]:

@@ -1,13 +1,15 @@
 """The director: opens the shop, sends customers, breaks things, and audits the outcome.
 
-python -m examples.checkout.demo [--orders 200] [--per-second 12] [--folder build/demo]
+python -m examples.checkout.demo [--database sqlite] [--orders 200] [--per-second 15] [--folder build/demo]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,12 +19,14 @@ from pathlib import Path
 from headrace.errors import StoreError
 
 from .audit import audit
-from .cast import LAST_UNIT, Cast
+from .cast import LAST_UNIT, Cast, fresh_folder
 from .customers import Purchase, assortment
+from .databases import KINDS, NoServer, Place, place
 from .report import Report, figures
 from .shop.price_lists import CORRUPT
 from .stage import Figures, Stage
 
+KILL_A_RELAY_EVERY = 3.0  # seconds
 SKUS = ["espresso-cup", "teapot", "kettle", "coffee-grinder"]
 
 
@@ -33,16 +37,18 @@ class CannotGoOn(Exception):
 class Director:
     """One performance. Every scene is a method; `perform` is the script."""
 
-    def __init__(self, orders: int, per_second: float, folder: Path) -> None:
+    def __init__(self, place: Place, orders: int, per_second: float, folder: Path) -> None:
+        self.place = place
         self.wanted = orders
         self.per_second = per_second
         self.folder = folder
         self.deaths = 0
         self.broken = False  # see CannotGoOn
-        self.known = (dict.fromkeys(("ready", "running", "scheduled"), 0), 0)
+        self.known = (dict.fromkeys(("ready", "running", "scheduled"), 0), 0, 0)
         self.mishaps: list[str] = []
         self.poison = ""
-        self.cast = Cast(folder, dict.fromkeys(SKUS, orders) | {LAST_UNIT: 1}, self.process_died)
+        self.relays_may_live = threading.Event()
+        self.cast = Cast(place, folder, dict.fromkeys(SKUS, orders) | {LAST_UNIT: 1}, self.process_died)
         self.stage = Stage(self.figures)
 
     def run(self) -> Report:
@@ -56,12 +62,13 @@ class Director:
                 self.stage.note("the curtain falls: every process is asked to stop")
                 self.mishaps += self.cast.leave()
         finally:
+            self.relays_may_live.set()
             self.cast.leave()
         findings = audit(replace(evidence, mishaps=self.mishaps))
         return Report(
             ok=all(finding.ok for finding in findings),
             seconds=self.stage.second,
-            store=self.cast.store_url.partition(":")[0],
+            database=self.place.kind,
             findings=findings,
             figures=figures(evidence, self.deaths),
             timeline=self.stage.timeline,
@@ -72,25 +79,50 @@ class Director:
         self.wait_for("the shop opens", self.cast.shop_is_open, 20)
         self.stage.note(f"{self.wanted} orders begin to arrive, {self.per_second:g} a second")
         self.cast.customers.arrive(assortment(self.wanted, SKUS), self.per_second)
+        self.relays_are_killed_all_the_time()
         self.after(0.10, self.mail_outage)
-        self.after(0.45, self.worker_is_killed_at_work)
-        self.after(0.55, self.poison_job)
-        self.after(0.65, self.killed_before_sending)
-        self.after(0.75, self.merchant_outage)
-        self.after(0.85, self.killed_after_sending)
+        self.after(0.40, self.worker_is_killed_at_work)
+        self.after(0.45, self.poison_job)
+        self.after(0.50, self.web_servers_are_killed)
+        self.after(0.60, self.killed_before_sending)
+        self.after(0.70, self.merchant_outage)
+        self.after(0.80, self.killed_after_sending)
+        self.after(0.90, self.killed_after_booking)
         self.wait_for("all customers have ordered", lambda: not self.cast.customers.busy, 60)
         self.double_click()
         self.two_buyers_of_the_last_unit()
-        self.shop_is_killed_after_commit()
-        self.last_jobs_finish()
+        self.relays_may_live.set()
+        self.all_is_quiet()
+        self.wait_for("both web servers are there", self.cast.shop_is_open, 20)
+        self.killed_before_commit()
+        self.killed_after_commit()
+        self.all_is_quiet()
+        self.wait_for("the last order can be looked at", self.cast.shop_is_open, 20)
+
+    def relays_are_killed_all_the_time(self) -> None:
+        """What they have published and not yet marked comes again. It must not come twice."""
+        self.stage.note(f"from now on a relay is killed every {KILL_A_RELAY_EVERY:g} s")
+
+        def kill_one_after_the_other() -> None:
+            turns = itertools.cycle(self.cast.relays)
+            while not self.relays_may_live.wait(KILL_A_RELAY_EVERY):
+                next(turns).kill()
+
+        threading.Thread(target=kill_one_after_the_other, daemon=True).start()
 
     def mail_outage(self) -> None:
         """Nothing is mailed for a while, and nothing is lost."""
         self.stage.note("the mail server goes down; orders go on")
         self.cast.mail.down()
-        time.sleep(4)
+        time.sleep(3)
         self.cast.mail.up()
         self.stage.note("the mail server is back")
+
+    def web_servers_are_killed(self) -> None:
+        """Wherever one is, and between two statements: who got no answer tries again, at the other server."""
+        self.stage.note("a web server is killed in the middle of its orders; the other will die between two statements")
+        self.cast.webs[0].kill()
+        self.drill("order.between_statements")
 
     def worker_is_killed_at_work(self) -> None:
         """SIGKILL, while it waits for the mail server's answer."""
@@ -120,6 +152,11 @@ class Director:
         self.stage.note("a worker will die between sending a mail and noting it down")
         self.drill("confirmation_email.after_send")
 
+    def killed_after_booking(self) -> None:
+        """The payment is committed, the job has not been reported as done: it runs again, and books nothing."""
+        self.stage.note("a worker will die between booking a payment and reporting its job as done")
+        self.drill("payment.after_commit")
+
     def merchant_outage(self) -> None:
         """The merchant answers, but with 503."""
         self.stage.note("the merchant's server answers 503 to everything")
@@ -143,24 +180,40 @@ class Director:
         one = statuses == [201, 409]
         self.expect("of two buyers one gets the last unit, one a 409", happened=one, otherwise=f"{statuses}")
 
-    def shop_is_killed_after_commit(self) -> None:
-        """The order is committed, its jobs are not enqueued, and the customer does not try again."""
-        self.stage.note("the web server dies between commit and enqueue, and the customer walks away")
-        (self.cast.drills / "order.after_commit").touch()
-        self.cast.customers.buy(Purchase.of(SKUS[1]), patience=0)
-        alone = len(self.cast.customers.gave_up) == 1
-        self.expect("that customer got no answer", happened=alone, otherwise="an answer came")
-        self.wait_for("the shop is open again", self.cast.shop_is_open, 20)
-        self.wait_for("the sweep has found the order", self.every_order_is_told, 30)
+    def killed_before_commit(self) -> None:
+        """Everything is written and nothing is committed, and the customer does not try again."""
+        self.stage.note("a web server dies just before it commits an order, and the customer walks away")
+        before = self.cast.traces()
+        self.customer_walks_away(self.cast.shops[0], "order.before_commit")
+        after = self.cast.traces()
+        self.expect(
+            "no order, job or event of it is there, and its units are", happened=after == before, otherwise=f"{after}"
+        )
 
-    def last_jobs_finish(self) -> None:
-        """Every queue runs empty, in bounded time."""
+    def killed_after_commit(self) -> None:
+        """The order is committed and its event waits, while no relay runs; nor does the customer try again."""
+        self.stage.note("both relays are down; a web server dies just after a commit, and the customer walks away")
+        for relay in self.cast.relays:
+            relay.hold_down()
+        self.wait_for("no relay runs", lambda: not any(relay.pid for relay in self.cast.relays), 5)
+        self.customer_walks_away(self.cast.shops[1], "order.after_commit")
+        waiting = self.cast.waiting_events()
+        self.expect("the event waits in the database", happened=waiting > 0, otherwise="it does not")
+        for relay in self.cast.relays:
+            relay.let_up()
+
+    def customer_walks_away(self, shop: str, point: str) -> None:
+        """Buy at a web server that dies at `point`, and do not press the button again."""
+        drill = self.cast.drills / point
+        drill.touch()
+        receipt = self.cast.customers.buy(Purchase.of(SKUS[1]), patience=0, at=shop)
+        alone = receipt is None and not drill.exists()
+        self.expect("that customer got no answer", happened=alone, otherwise="an answer came, or the server was away")
+
+    def all_is_quiet(self) -> None:
+        """Every queue and the outbox run empty, in bounded time."""
+        self.wait_for("every event is out", lambda: not self.cast.waiting_events(), 30)
         self.wait_for("every job has ended", lambda: not any(self.cast.unfinished().values()), 45)
-
-    def every_order_is_told(self) -> bool:
-        """Has each order's mail arrived? The one nobody has a receipt for makes one more."""
-        mailed = {mail.message_id for mail in tuple(self.cast.mail.mails)}
-        return len(mailed) > self.cast.customers.orders
 
     def until(self, happened: Callable[[], bool], timeout: float) -> bool:
         """Wait until something has happened; False if it has not within `timeout` seconds."""
@@ -209,21 +262,23 @@ class Director:
                 f"{name} runs", happened=False, otherwise=f"it ended by itself with exit code {code}, see {log}"
             )
             return
-        self.stage.note(f"{name} died ({signal.Signals(-code).name}), another takes its place")
+        if not name.startswith("relay"):  # of which so many die
+            self.stage.note(f"{name} died ({signal.Signals(-code).name}), another takes its place")
 
-    def jobs(self) -> tuple[dict[str, int], int]:
-        """Unfinished and failed jobs; the last known ones while the store does not answer."""
+    def waiting(self) -> tuple[dict[str, int], int, int]:
+        """Unfinished jobs, failed jobs, events; the last known ones while the store does not answer."""
         with suppress(StoreError):
-            self.known = self.cast.unfinished(), len(self.cast.failed())
+            self.known = self.cast.unfinished(), len(self.cast.failed()), self.cast.waiting_events()
         return self.known
 
     def figures(self) -> Figures:
         """What the bottom line of the screen shows."""
-        jobs, failed = self.jobs()
+        jobs, failed, events = self.waiting()
         return {
             "orders": str(self.cast.customers.orders),
             "mails": str(len(self.cast.mail.mails)),
             "webhooks": str(len(self.cast.merchant.webhooks)),
+            "events waiting": str(events),
             "jobs waiting": str(jobs["ready"] + jobs["scheduled"]),
             "running": str(jobs["running"]),
             "failed": str(failed),
@@ -234,18 +289,28 @@ class Director:
 def main() -> int:
     """Run the demo. Exit code 0: every claim holds; 1: one is off; 130: interrupted."""
     parser = argparse.ArgumentParser(prog="python -m examples.checkout.demo", description="The checkout marketplace.")
+    parser.add_argument(
+        "--database",
+        choices=KINDS,
+        default="sqlite",
+        help="where orders and jobs are; redis: the jobs (default sqlite)",
+    )
     parser.add_argument("--orders", type=int, default=200, help="how many orders arrive (default 200)")
-    parser.add_argument("--per-second", type=float, default=12, help="how fast (default 12)")
+    parser.add_argument("--per-second", type=float, default=15, help="how fast (default 15)")
     parser.add_argument(
         "--folder", type=Path, default=Path("build/demo"), help="for databases, logs, report (default build/demo)"
     )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave as on Ctrl-C, and take every child along
     try:
-        report = Director(options.orders, options.per_second, options.folder).run()
+        with place(options.database, fresh_folder(options.folder)) as found:
+            report = Director(found, options.orders, options.per_second, options.folder).run()
     except KeyboardInterrupt:
         print("interrupted; every process is stopped", file=sys.stderr)
         return 130
+    except NoServer as error:
+        print(error, file=sys.stderr)
+        return 1
     except StoreError as error:
         print(f"the demo cannot go on without its job store: {error}", file=sys.stderr)
         return 1

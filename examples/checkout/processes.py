@@ -33,6 +33,8 @@ class Supervised:
         self._died = died
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
+        self._may_live = threading.Event()
+        self._may_live.set()
         self._guard = threading.Lock()  # between "it died, start another" and "stop"
         self._keeper = threading.Thread(target=self._keep_alive, name=f"keeper of {name}", daemon=True)
 
@@ -47,6 +49,15 @@ class Supervised:
             if self._process is not None:
                 self._process.kill()
 
+    def hold_down(self) -> None:
+        """SIGKILL, and no successor until `let_up`."""
+        self._may_live.clear()
+        self.kill()
+
+    def let_up(self) -> None:
+        """Start it again. May be called twice."""
+        self._may_live.set()
+
     @property
     def pid(self) -> int | None:
         """Of the process that lives now."""
@@ -57,6 +68,7 @@ class Supervised:
         """SIGTERM, and no successor."""
         with self._guard:
             self._stopping.set()
+            self._may_live.set()
             if self._process is not None and self._process.poll() is None:
                 self._process.send_signal(signal.SIGTERM)
 
@@ -91,4 +103,5 @@ class Supervised:
                 return
             self._died(self.name, code)
             self._stopping.wait(RESTART_AFTER)
+            self._may_live.wait()
             self._start_process()

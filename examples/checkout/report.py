@@ -19,7 +19,7 @@ class Report:
 
     ok: bool
     seconds: float
-    store: str
+    database: str
     findings: list[Finding]
     figures: dict[str, float | int]
     timeline: list[Event]
@@ -39,7 +39,7 @@ class Report:
             "# Checkout demo",
             "",
             f"{verdict} after {self.seconds:.0f} s.",
-            f"Jobs in {self.store}; Python {machine['python']} on {machine['system']}.",
+            f"Database: {self.database}. Python {machine['python']} on {machine['system']}.",
             "",
             "## Audit",
             "",

@@ -84,7 +84,7 @@ class PlainScreen:
 
     def line(self, text: str) -> None:
         """Show a line."""
-        print(text, flush=True)
+        print(f"{text}\n", end="", flush=True)  # in one piece, whoever else writes
 
     def close(self) -> None:
         """Show no more figures."""

@@ -1,4 +1,4 @@
-"""A shop of its own for each test, with a real mail server and a real merchant."""
+"""A shop of its own for each test, with a real mail server and a real merchant, on each of the databases."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import create_engine, func, select, text
+from sqlalchemy.engine import make_url
 
 from examples.checkout.world.mail import MailServer
 from examples.checkout.world.merchant import MerchantServer
+from tests.conftest import missing
 
 SHOP = "examples.checkout.shop"
+DATABASES = ("sqlite", "postgres", "mysql")
 
 
 class Shop:
@@ -33,8 +36,8 @@ class Shop:
         return importlib.import_module(f"{SHOP}.{name}")
 
     def stock(self, sku: str, units: int) -> None:
+        self.module("jobs").prepare()
         models, database = self.module("models"), self.module("database").database()
-        database.create_tables()
         with database.writing() as session:
             session.add(models.Item(sku=sku, stock=units))
 
@@ -43,10 +46,40 @@ class Shop:
         with database.reading() as session:
             return int(session.get_one(models.Item, sku).stock)
 
+    def sold(self, sku: str) -> int:
+        """As the statistics have counted it."""
+        models, database = self.module("models"), self.module("database").database()
+        with database.reading() as session:
+            return int(session.get_one(models.Item, sku).sold)
+
+    def payments(self) -> list[tuple[int, int]]:
+        """The ledger: order and cents."""
+        models, database = self.module("models"), self.module("database").database()
+        with database.reading() as session:
+            return [(payment.order_id, payment.cents) for payment in session.scalars(select(models.Payment))]
+
+    def orders(self) -> int:
+        models, database = self.module("models"), self.module("database").database()
+        with database.reading() as session:
+            return int(session.scalar(select(func.count(models.Order.id))))
+
     def order(self, reference: str = "click-1", sku: str = "teapot", quantity: int = 1, email: str = "a@mail.example"):
         orders = self.module("orders")
         wanted = orders.Wanted(customer_email=email, sku=sku, quantity=quantity, client_reference=reference)
         return orders.place(self.module("database").database(), wanted)
+
+    def order_in_another_process(self) -> int:
+        """The same order, and the process's exit code."""
+        wanted = "orders.Wanted(customer_email='a@mail.example', sku='teapot', quantity=1, client_reference='click-1')"
+        return self.in_another_process(f"orders.place(database.database(), {wanted})")
+
+    def waiting(self) -> set[str]:
+        """The ids of the jobs that wait."""
+        return {job.id for job in self.module("jobs").app.jobs.list("ready").jobs}
+
+    def events(self) -> int:
+        """How many events wait for a relay."""
+        return int(self.module("jobs").app.outbox.view().pending)
 
     def notifications(self, order_id: int) -> dict[str, bool]:
         """The rows of an order: type, and whether it was sent."""
@@ -60,12 +93,6 @@ class Shop:
         with database.reading() as session:
             return session.get_one(models.Order, order_id).confirmation_email_sent_at is not None
 
-    def placed_ago(self, order_id: int, age: timedelta) -> None:
-        """Make the order older."""
-        models, database = self.module("models"), self.module("database").database()
-        with database.writing() as session:
-            session.get_one(models.Order, order_id).placed_at = models.utc_now() - age
-
     def received(self) -> list[str]:
         """The ids of everything the world was told."""
         mails = [mail.message_id.partition("@")[0] for mail in self.mail.mails]
@@ -73,7 +100,7 @@ class Shop:
 
     def in_another_process(self, call: str) -> int:
         """Call a function of the shop, such as "jobs.send_confirmation(1)", and return the process's exit code."""
-        code = f"from {SHOP} import {call.partition('.')[0]}; {call}"
+        code = f"from {SHOP} import database, drills, jobs, orders; {call}"
         return subprocess.run([sys.executable, "-c", code], env=os.environ | self.environment, check=False).returncode
 
 
@@ -93,14 +120,39 @@ def merchant() -> Iterator[MerchantServer]:
     server.down()
 
 
+@pytest.fixture(params=DATABASES)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path, unique_name: str) -> Iterator[str]:
+    """A database that nobody has used before."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/shop.db"
+        return
+    with a_database(request.getfixturevalue(f"{request.param}_url"), unique_name) as url:
+        yield url
+
+
+@contextmanager
+def a_database(server: str, name: str) -> Iterator[str]:
+    """One on a server that others use too, dropped at the end."""
+    library = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}[make_url(server).drivername]
+    engine = create_engine(make_url(server).set(drivername=library), isolation_level="AUTOCOMMIT")
+    force = " with (force)" if "postgresql" in library else ""
+    with engine.connect() as connection:
+        connection.execute(text(f"create database {name}"))
+    yield make_url(server).set(database=name).render_as_string(hide_password=False)
+    with engine.connect() as connection:
+        connection.execute(text(f"drop database {name}{force}"))
+    engine.dispose()
+
+
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mail: MailServer, merchant: MerchantServer) -> Iterator[Shop]:
+def shop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mail: MailServer, merchant: MerchantServer, database_url: str
+) -> Iterator[Shop]:
     """A fresh import of the shop with an environment of its own, as a new process would have it."""
     drills = tmp_path / "drills"
     drills.mkdir()
     environment = {
-        "CHECKOUT_DATABASE_URL": f"sqlite:///{tmp_path}/shop.db",
-        "CHECKOUT_STORE_URL": f"sqlite:///{tmp_path}/jobs.db",
+        "CHECKOUT_DATABASE_URL": database_url,
         "CHECKOUT_SMTP_PORT": str(mail.port),
         "CHECKOUT_MERCHANT_URL": merchant.url,
         "CHECKOUT_DRILLS": str(drills),
@@ -115,4 +167,22 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mail: MailServer, merc
     shop.module("database").database().close()
     if jobs := sys.modules.get(f"{SHOP}.jobs"):
         jobs.app.close()
-        jobs.merchant_client().close()
+        shop.module("sending").merchant_client().close()
+
+
+@pytest.fixture
+def need(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Skip where the server that the demo would start is not on this machine, or fail where all are required."""
+    from headrace.testing.servers import mariadb, postgres, redis
+
+    find = {
+        "postgres": postgres.find_postgres_binaries,
+        "mysql": mariadb.find_mariadb,
+        "redis": redis.find_redis_binary,
+    }
+
+    def check(database: str) -> None:
+        if database in find and find[database]() is None:
+            missing(f"no server for the demo on {database}")
+
+    return check

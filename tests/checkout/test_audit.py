@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.checkout.audit import Evidence, FailedJob, OrderRow, audit
+from examples.checkout.audit import DeliveryRow, Evidence, FailedJob, OrderRow, audit
 from examples.checkout.customers import Purchase, Receipt
 from examples.checkout.report import Report, figures
 from examples.checkout.stage import Event
@@ -26,15 +26,26 @@ def told(order_id: int) -> Webhook:
     return Webhook(f"merchant_webhook-{order_id}", order_id, 2.0)
 
 
+def delivered(order_id: int, subscriber: str, job: str = "first", enqueued: int = 1) -> DeliveryRow:
+    return DeliveryRow(subscriber, f"event-{order_id}", f"{job}-{order_id}", enqueued, order_id, f"click-{order_id}")
+
+
+BOTH = ("book_payment", "count_sale")
+DELIVERIES = [delivered(order_id, subscriber) for order_id in (1, 2) for subscriber in BOTH]
+
 GOOD = Evidence(
     receipts=[Receipt(BUYERS[0], 201, 1, 1.0), Receipt(BUYERS[1], 201, 2, 1.5), Receipt(BUYERS[1], 200, 2, 1.5)],
-    orders=[OrderRow(1, "click-1", "teapot", 2), OrderRow(2, "click-2", "kettle", 1)],
+    orders=[OrderRow(1, "click-1", "teapot", 2, 3980), OrderRow(2, "click-2", "kettle", 1, 1990)],
     stock_before={"teapot": 5, "kettle": 5},
     stock_after={"teapot": 3, "kettle": 4},
+    sold={"teapot": 2, "kettle": 1},
+    payments=[(1, 3980), (2, 1990)],
+    deliveries=DELIVERIES,
     mails=[mailed(1), mailed(2), mailed(2, at=3.0)],
     webhooks=[told(1), told(2)],
     statuses={1: "confirmed", 2: "confirmed"},
     unfinished={"ready": 0, "running": 0, "scheduled": 0},
+    waiting_events=0,
     failed=[FailedJob("job-9", "import_price_list", "crashed", 3)],
     poison="job-9",
     mishaps=[],
@@ -47,6 +58,13 @@ BROKEN = {
     "stock = stock before - units sold": {"stock_after": {"teapot": 3, "kettle": 5}},
     "every order page says confirmed": {"statuses": {1: "confirmed", 2: "pending"}},
     "no job is ready, running or scheduled": {"unfinished": {"ready": 0, "running": 1, "scheduled": 0}},
+    "every OrderCreated reached each subscriber": {"deliveries": DELIVERIES[:-1]},
+    "no OrderCreated made two jobs of a subscriber": {
+        "deliveries": [*DELIVERIES, delivered(1, "count_sale", job="second")]
+    },
+    "the ledger has one payment per order": {"payments": [*GOOD.payments, (2, 1990)]},
+    "the statistics count every unit once": {"sold": {"teapot": 2, "kettle": 2}},
+    "no event waits in the outbox": {"waiting_events": 1},
     "the poison job failed, and it alone": {"failed": [*GOOD.failed, FailedJob("mail:1", "mail", "SMTPException", 0)]},
 }
 
@@ -64,9 +82,25 @@ def test_a_broken_claim_is_off_and_no_other(claim: str) -> None:
     assert [finding.claim for finding in findings if not finding.ok] == [claim]
 
 
+@pytest.mark.parametrize(
+    ("deliveries", "found"),
+    [
+        (DELIVERIES[:-1], "count_sale missed order 2"),
+        (
+            [*DELIVERIES, delivered(3, "count_sale")],
+            "count_sale heard of order 3 (click-3), which is not there",
+        ),
+        ([*DELIVERIES, delivered(1, "count_sale", enqueued=2)], "2 jobs of count_sale for order 1"),
+    ],
+)
+def test_the_audit_names_the_event_that_is_off(deliveries: list[DeliveryRow], found: str) -> None:
+    findings = audit(replace(GOOD, deliveries=deliveries))
+    assert [finding.found for finding in findings if not finding.ok] == [found]
+
+
 def test_a_purchase_with_two_orders_is_off() -> None:
-    twice = replace(GOOD, orders=[OrderRow(1, "click-1", "teapot", 2), OrderRow(2, "click-1", "kettle", 1)])
-    assert [finding.claim for finding in audit(twice) if not finding.ok] == ["no purchase made two orders"]
+    twice = replace(GOOD, orders=[OrderRow(1, "click-1", "teapot", 2, 3980), OrderRow(2, "click-1", "kettle", 1, 1990)])
+    assert "no purchase made two orders" in [finding.claim for finding in audit(twice) if not finding.ok]
 
 
 def test_the_report_says_what_is_off(tmp_path: Path) -> None:
@@ -74,7 +108,7 @@ def test_the_report_says_what_is_off(tmp_path: Path) -> None:
     report = Report(
         ok=False,
         seconds=12.0,
-        store="sqlite",
+        database="sqlite",
         findings=audit(evidence),
         figures=figures(evidence, deaths=1),
         timeline=[Event(1.5, "the mail server goes down")],

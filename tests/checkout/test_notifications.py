@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from examples.checkout.audit import repeats
@@ -9,6 +11,12 @@ from tests.checkout.conftest import Shop
 
 KILLED = -9
 MAIL, WEBHOOK = "confirmation_email", "merchant_webhook"
+
+
+@pytest.fixture
+def database_url(tmp_path: Path) -> str:
+    """One will do: what is told here is how the steps follow one another."""
+    return f"sqlite:///{tmp_path}/shop.db"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Placing orders: stock, double clicks, and who gets the last unit."""
+"""Placing orders: stock, double clicks, who gets the last unit; and that jobs and event come and go with the order."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.checkout.conftest import Shop
+
+KILLED = -9
 
 
 def together(*calls: Callable[[], object]) -> list[object]:
@@ -80,8 +82,49 @@ def test_an_unknown_item_is_refused(shop: Shop) -> None:
     assert type(refused.value).__name__ == "UnknownItem"
 
 
-@pytest.mark.parametrize("point", ["order.after_commit"])
-def test_a_drill_kills_one_process_and_only_there(shop: Shop, point: str) -> None:
+def test_an_order_brings_its_jobs_and_its_event(shop: Shop) -> None:
+    shop.stock("teapot", 5)
+    order_id = shop.order().order_id
+    assert shop.waiting() == {f"mail:{order_id}", f"webhook:{order_id}"}
+    assert shop.events() == 1
+
+
+def test_a_refused_order_leaves_no_job_and_no_event(shop: Shop) -> None:
+    shop.stock("teapot", 1)
+    with pytest.raises(Exception, match="1 of teapot left"):
+        shop.order(quantity=2)
+    assert (shop.waiting(), shop.events()) == (set(), 0)
+
+
+def test_three_clicks_at_once_make_one_event_and_one_job_of_each(shop: Shop) -> None:
+    shop.stock("teapot", 3)
+    together(shop.order, shop.order, shop.order)
+    assert len(shop.waiting()) == 2
+    assert shop.events() == 1
+
+
+@pytest.mark.parametrize("point", ["order.between_statements", "order.before_commit"])
+def test_killed_before_the_commit_nothing_is_there(shop: Shop, point: str) -> None:  # B117
+    shop.stock("teapot", 5)
     (shop.drills / point).touch()
-    assert shop.in_another_process(f"drills.reach({point!r})") == -9
-    assert shop.in_another_process(f"drills.reach({point!r})") == 0
+    assert shop.order_in_another_process() == KILLED
+    assert (shop.orders(), shop.left("teapot"), shop.waiting(), shop.events()) == (0, 5, set(), 0)
+
+    assert shop.order().new  # whoever got no answer tries again
+    assert (shop.orders(), shop.left("teapot"), len(shop.waiting()), shop.events()) == (1, 4, 2, 1)
+
+
+def test_killed_after_the_commit_all_of_it_is_there(shop: Shop) -> None:  # B117
+    shop.stock("teapot", 5)
+    (shop.drills / "order.after_commit").touch()
+    assert shop.order_in_another_process() == KILLED
+    assert (shop.orders(), shop.left("teapot"), len(shop.waiting()), shop.events()) == (1, 4, 2, 1)
+
+    assert not shop.order().new
+    assert (shop.orders(), shop.left("teapot"), len(shop.waiting()), shop.events()) == (1, 4, 2, 1)
+
+
+def test_a_drill_kills_one_process_and_only_there(shop: Shop) -> None:
+    (shop.drills / "order.after_commit").touch()
+    assert shop.in_another_process("drills.reach('order.after_commit')") == KILLED
+    assert shop.in_another_process("drills.reach('order.after_commit')") == 0

@@ -6,8 +6,6 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
-from typing import Any
 
 import httpx2
 import pytest
@@ -27,8 +25,14 @@ def client(shop: Shop) -> Iterator[TestClient]:
 @contextmanager
 def worker(shop: Shop) -> Iterator[None]:
     """A worker in a thread of its own, until the block ends."""
-    working = shop.module("jobs").app.worker(concurrency=4, grace=5)
-    thread = threading.Thread(target=lambda: asyncio.run(working.run()))
+    app = shop.module("jobs").app
+    working = app.worker(concurrency=4, grace=5)
+
+    async def work() -> None:
+        async with app:  # closes what this loop has opened
+            await working.run()
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()))
     thread.start()
     try:
         yield
@@ -38,15 +42,15 @@ def worker(shop: Shop) -> Iterator[None]:
     assert not thread.is_alive()
 
 
+async def carry_out(shop: Shop) -> None:
+    """Make jobs of all events."""
+    async with shop.module("jobs").app as app:
+        await app.relay(once=True).run()
+
+
 def buy(client: TestClient, **changes: object) -> httpx2.Response:
     order = {"customer_email": "a@mail.example", "sku": "teapot", "quantity": 1, "client_reference": "click-1"}
     return client.post("/orders", json=order | changes)
-
-
-def waiting(shop: Shop) -> set[str]:
-    """The ids of the jobs that wait."""
-    jobs: Any = shop.module("jobs")
-    return {job.id for job in jobs.app.jobs.list("ready").jobs}
 
 
 def test_an_order_is_answered_at_once_and_its_jobs_wait(shop: Shop, client: TestClient) -> None:
@@ -55,14 +59,15 @@ def test_an_order_is_answered_at_once_and_its_jobs_wait(shop: Shop, client: Test
     assert answer.status_code == 201
     assert answer.headers["location"] == f"/orders/{order_id}"
     assert answer.json()["status"] == "pending"
-    assert waiting(shop) == {f"mail:{order_id}", f"webhook:{order_id}"}
+    assert shop.waiting() == {f"mail:{order_id}", f"webhook:{order_id}"}
+    assert shop.events() == 1
 
 
 def test_a_double_click_gets_the_same_order_and_makes_no_second_job(shop: Shop, client: TestClient) -> None:
     first, second = buy(client), buy(client)
     assert (first.status_code, second.status_code) == (201, 200)
     assert first.json() == second.json()
-    assert len(waiting(shop)) == 2
+    assert len(shop.waiting()) == 2
     assert shop.left("teapot") == 4
 
 
@@ -76,7 +81,7 @@ def test_out_of_stock_is_a_clear_409(shop: Shop, client: TestClient) -> None:
         "status": 409,
         "detail": "5 of teapot left, 6 asked for",
     }
-    assert waiting(shop) == set()
+    assert shop.waiting() == set()
 
 
 @pytest.mark.parametrize(
@@ -136,34 +141,12 @@ def test_mail_is_late_but_not_lost_when_the_mail_server_was_down(shop: Shop, cli
     assert len(shop.mail.mails) == 1
 
 
-def test_an_order_without_jobs_is_found_and_only_once(shop: Shop) -> None:  # B117
-    shop.stock("teapot", 5)
-    order_id = shop.order().order_id  # committed, and then the web server died
-    jobs = shop.module("jobs")
-    assert jobs.reconcile() == 0  # it may be about to enqueue them this very moment
-    shop.placed_ago(order_id, timedelta(hours=1))
-    assert jobs.reconcile() == 2
-    assert jobs.reconcile() == 0
-    assert waiting(shop) == {f"mail:{order_id}", f"webhook:{order_id}"}
-
-
-def test_an_order_the_world_was_told_of_is_left_alone(shop: Shop) -> None:
-    shop.stock("teapot", 5)
-    order_id = shop.order().order_id
-    shop.placed_ago(order_id, timedelta(hours=1))
-    jobs = shop.module("jobs")
-    jobs.send_confirmation(order_id)
-    assert jobs.reconcile() == 2  # the webhook is owed, and the mail's job does no harm
+def test_an_event_is_booked_and_counted_once(shop: Shop, client: TestClient) -> None:
+    order_id = buy(client, quantity=2).json()["order_id"]
+    asyncio.run(carry_out(shop))
+    assert shop.events() == 0
     with worker(shop):
-        wait_until(lambda: not waiting(shop) and shop.merchant.webhooks, what="both jobs")
-    assert jobs.reconcile() == 0
-    assert sorted(shop.received()) == [f"confirmation_email-{order_id}", f"merchant_webhook-{order_id}"]
-
-
-def test_the_web_server_sweeps_when_it_starts(shop: Shop) -> None:  # B117
-    shop.stock("teapot", 5)
-    order_id = shop.order().order_id
-    shop.placed_ago(order_id, timedelta(hours=1))
-    with TestClient(shop.module("web").web):
-        wait_until(lambda: len(waiting(shop)) == 2, what="the sweep")
-    assert waiting(shop) == {f"mail:{order_id}", f"webhook:{order_id}"}
+        wait_until(lambda: shop.sold("teapot") and shop.payments(), what="both subscribers")
+        wait_until(lambda: not shop.waiting(), what="every job")
+    assert shop.payments() == [(order_id, 2 * 1990)]
+    assert shop.sold("teapot") == 2

@@ -9,22 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.orm import Session
 
 from .models import Base
 from .settings import settings
 
 _READING = {"checkout_reading": True}
+_LIBRARIES = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
 
 
 class Database:
-    """The shop's database: SQLite here, and nothing in the way of PostgreSQL or MySQL."""
+    """The shop's database: SQLite, PostgreSQL, MySQL or MariaDB, by the URL that headrace takes too."""
 
     def __init__(self, url: str) -> None:
-        if (file := make_url(url).database) and url.startswith("sqlite"):
-            Path(file).parent.mkdir(parents=True, exist_ok=True)
-        self.engine = create_engine(url)
+        self.engine = create_engine(_for_sqlalchemy(url))
         if self.engine.dialect.name == "sqlite":
             _control_sqlite_transactions(self.engine)
 
@@ -49,6 +48,13 @@ class Database:
         self.engine.dispose()
 
 
+def _for_sqlalchemy(text: str) -> URL:
+    url = make_url(text)
+    if url.drivername == "sqlite" and url.database:
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    return url.set(drivername=_LIBRARIES.get(url.drivername, url.drivername))
+
+
 def _control_sqlite_transactions(engine: Engine) -> None:
     """Begin as the shop says, not as the driver guesses.
 
@@ -59,7 +65,9 @@ def _control_sqlite_transactions(engine: Engine) -> None:
     @event.listens_for(engine, "connect")
     def connected(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # the driver issues no BEGIN of its own
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "busy_timeout = 10000"):
+        # The jobs are in the same file, and headrace folds its log in a way that is safe with every version of SQLite.
+        pragmas = ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "wal_autocheckpoint = 0")
+        for pragma in (*pragmas, "busy_timeout = 10000"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(engine, "begin")

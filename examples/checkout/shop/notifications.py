@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from .database import Database
 from .drills import reach
-from .models import Notification, Order, utc_now
-from .orders import CONFIRMATION
+from .models import CONFIRMATION, Notification, Order, utc_now
 
 
 class UnknownOrder(Exception):

@@ -1,19 +1,17 @@
-"""Placing an order. Nothing in here knows of HTTP or of jobs."""
+"""Placing an order: its rows, its jobs and its event are one transaction. Nothing in here knows of HTTP."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
-from sqlalchemy import or_, select
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from .database import Database
-from .models import Item, Notification, Order
-
-CONFIRMATION = "confirmation_email"
-WEBHOOK = "merchant_webhook"
+from .drills import reach
+from .jobs import OrderCreated, app, notify_merchant, send_confirmation
+from .models import Item, Order
 
 
 class UnknownItem(Exception):
@@ -47,7 +45,7 @@ class Placed:
 
 
 def place(database: Database, wanted: Wanted) -> Placed:
-    """Create the order and take its units off the stock, both or neither.
+    """Create the order, take its units off the stock, and enqueue what follows from it: all of it, or nothing.
 
     Raises:
         UnknownItem: there is no such item.
@@ -56,13 +54,16 @@ def place(database: Database, wanted: Wanted) -> Placed:
     """
     try:
         with database.writing() as session:
-            return _place(session, wanted)
+            placed = _place(session, wanted)
+            reach("order.before_commit")
     except IntegrityError:
         # Two clicks with one reference, for two items: each held another row's lock, and the unique constraint decided.
         with database.reading() as session:
             if earlier := _earlier_click(session, wanted):
                 return earlier
         raise
+    reach("order.after_commit")
+    return placed
 
 
 def _place(session: Session, wanted: Wanted) -> Placed:
@@ -82,10 +83,21 @@ def _place(session: Session, wanted: Wanted) -> Placed:
         customer_email=wanted.customer_email,
         sku=wanted.sku,
         quantity=wanted.quantity,
+        total_cents=wanted.quantity * item.price_cents,
     )
     session.add(order)
-    session.flush()
+    session.flush()  # the database has given it an id
+    reach("order.between_statements")
+    _announce(session, order)
     return Placed(order.id, new=True)
+
+
+def _announce(session: Session, order: Order) -> None:
+    """Two jobs and an event, in the order's own transaction: none of them without the order, nor it without them."""
+    send_confirmation.using(transaction=session, id=f"mail:{order.id}").enqueue(order_id=order.id)
+    notify_merchant.using(transaction=session, id=f"webhook:{order.id}").enqueue(order_id=order.id)
+    created = OrderCreated(order.id, order.client_reference, order.sku, order.quantity, order.total_cents)
+    app.outbox.add(session, "OrderCreated", aggregate=("Order", order.id), payload=created)
 
 
 def _earlier_click(session: Session, wanted: Wanted) -> Placed | None:
@@ -95,16 +107,3 @@ def _earlier_click(session: Session, wanted: Wanted) -> Placed | None:
     if (order.customer_email, order.sku, order.quantity) != (wanted.customer_email, wanted.sku, wanted.quantity):
         raise ReferenceTaken(wanted.client_reference)
     return Placed(order.id, new=False)
-
-
-def with_something_unsent(database: Database, after: datetime, before: datetime) -> list[int]:
-    """The ids of orders placed in that time of which the customer or the merchant has not been told, oldest first."""
-    told = [
-        select(Notification.order_id)
-        .where(Notification.order_id == Order.id, Notification.type == type_, Notification.sent_at.is_not(None))
-        .exists()
-        for type_ in (CONFIRMATION, WEBHOOK)
-    ]
-    unsent = select(Order.id).where(Order.placed_at.between(after, before), or_(*(~each for each in told)))
-    with database.reading() as session:
-        return list(session.scalars(unsent.order_by(Order.id)))

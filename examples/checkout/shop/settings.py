@@ -13,8 +13,8 @@ from pathlib import Path
 class Settings:
     """Every default suits a developer's machine."""
 
-    database_url: str = "sqlite:///build/checkout/shop.db"  # orders and stock
-    store_url: str = "sqlite:///build/checkout/jobs.db"  # jobs: sqlite:///..., redis://...
+    database_url: str = "sqlite:///build/checkout/shop.db"  # the shop's data: also postgresql://..., mysql://...
+    store_url: str = ""  # where the jobs are: beside the shop's data, or redis://...
     store_name: str = "checkout"  # keeps several shops in one store apart
     smtp_host: str = "127.0.0.1"
     smtp_port: int = 1025

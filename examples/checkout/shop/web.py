@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Annotated, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import SQLAlchemyError
 
 from headrace.errors import StoreError
 
 from . import jobs, orders
 from .database import database
-from .drills import reach
 from .models import Order
-
-log = logging.getLogger(__name__)
-
-SWEEP_EVERY = 2.0  # seconds
 
 
 class OrderRequest(BaseModel):
@@ -44,25 +37,11 @@ class OrderAnswer(BaseModel):
 
 @asynccontextmanager
 async def lifespan(_web: FastAPI) -> AsyncIterator[None]:
-    """Create what is missing, and sweep up after crashes for as long as the server runs."""
-    await asyncio.to_thread(database().create_tables)
-    sweeping = asyncio.create_task(_sweep_forever())
+    """Create what is missing."""
+    await asyncio.to_thread(jobs.prepare)
     yield
-    sweeping.cancel()
-    with suppress(asyncio.CancelledError):
-        await sweeping
     await jobs.app.aclose()
     database().close()
-
-
-async def _sweep_forever() -> None:
-    while True:
-        try:
-            if found := await asyncio.to_thread(jobs.reconcile):
-                log.warning("enqueued %d jobs of orders that had none", found)
-        except (StoreError, SQLAlchemyError) as error:
-            log.warning("sweeping failed, again in %s s: %s", SWEEP_EVERY, error)
-        await asyncio.sleep(SWEEP_EVERY)
 
 
 web = FastAPI(title="checkout", lifespan=lifespan)
@@ -73,12 +52,6 @@ web = FastAPI(title="checkout", lifespan=lifespan)
 def place_order(request: OrderRequest, response: Response) -> OrderAnswer:
     """Place an order: 201, or 200 for a repeated click, which gets the same order."""
     placed = orders.place(database(), orders.Wanted(**request.model_dump()))
-    # Committed. A crash from here to the end of enqueue_for leaves an order without jobs: jobs.reconcile finds it.
-    reach("order.after_commit")
-    try:
-        jobs.enqueue_for(placed.order_id)
-    except StoreError as error:
-        log.warning("order %d is placed, its jobs must wait for the sweep: %s", placed.order_id, error)
     response.status_code = 201 if placed.new else 200
     response.headers["Location"] = f"/orders/{placed.order_id}"
     return _as_the_customer_sees_it(placed.order_id)
@@ -138,7 +111,7 @@ def unknown_item(_request: Request, error: Exception) -> JSONResponse:
 
 @web.exception_handler(StoreError)
 def store_is_away(_request: Request, error: Exception) -> JSONResponse:
-    """503: an order can wait for the sweep, but nothing else would ever enqueue this job."""
+    """503: nothing has been stored, neither order nor job."""
     return _problem(503, "Try again in a moment", str(error))
 
 

@@ -79,6 +79,7 @@ class Server:
 
     settings: ClassVar[dict[str, str]] = {}
     stop_signal = signal.SIGTERM
+    own_session = False  # set it, and Ctrl-C in the terminal does not reach the server: whoever started it stops it
 
     def __init__(self, binary: Path, directory: Path) -> None:
         self.binary = binary
@@ -171,7 +172,13 @@ class Server:
         command = self.command(self._config)
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                command, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self.launch_options()
+                command,
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=self.own_session,
+                **self.launch_options(),
             )
         give_up = time.monotonic() + READY_WITHIN
         while not self._answers_or_died():

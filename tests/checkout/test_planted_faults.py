@@ -1,0 +1,85 @@
+"""The audit of a real performance, in which something has gone wrong that headrace would never do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from examples.checkout.cast import fresh_folder
+from examples.checkout.customers import assortment
+from examples.checkout.databases import place
+from examples.checkout.demo import SKUS, Director
+from examples.checkout.shop.models import Delivery, Item, Order
+
+SUBSCRIBER = "examples.checkout.shop.jobs.count_sale"
+
+
+class Saboteur(Director):
+    """A quiet evening, but for what is planted."""
+
+    def perform(self) -> None:
+        self.wait_for("the shop opens", self.cast.shop_is_open, 60)
+        self.cast.customers.arrive(assortment(4, SKUS), 20)
+        self.wait_for("all customers have ordered", lambda: not self.cast.customers.busy, 30)
+        self.all_is_quiet()
+        self.plant_an_order_without_jobs()
+        self.plant_a_second_job_for_an_event()
+        self.all_is_quiet()
+
+    def plant_an_order_without_jobs(self) -> None:
+        """As a shop leaves it behind that commits first and enqueues then."""
+        with self.cast.database.writing() as session:
+            item = session.get_one(Item, SKUS[0], with_for_update=True)
+            item.stock -= 1
+            order = Order(client_reference="lost", customer_email="a@mail.example", sku=item.sku, quantity=1)
+            order.total_cents = item.price_cents
+            session.add(order)
+            session.flush()
+            self.lost = order.id
+
+    def plant_a_second_job_for_an_event(self) -> None:
+        """As a relay makes it that gives each job an id of its own."""
+        with self.cast.database.reading() as session:
+            known = session.scalars(select(Delivery).where(Delivery.subscriber == "count_sale")).first()
+            assert known is not None
+            order = session.get_one(Order, known.order_id)
+            self.doubled = order.id
+            columns = ("client_reference", "sku", "quantity", "total_cents")
+            payload = {"order_id": order.id} | {name: getattr(order, name) for name in columns}
+
+        @self.cast.store.task(name=SUBSCRIBER, queue="books")
+        def count_sale(order: dict[str, Any], event: dict[str, Any]) -> None:
+            """As another program would call it."""
+
+        event = {"id": known.event_id, "type": "OrderCreated", "aggregate_type": "Order", "created_us": 1}
+        count_sale.enqueue(order=payload, event=event | {"aggregate_id": str(order.id)})
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("database", ["sqlite", "postgres", "mysql"])
+def test_an_order_without_its_jobs_and_a_doubled_event_are_named(
+    tmp_path: Path, need: Callable[[str], None], database: str
+) -> None:
+    need(database)
+    with place(database, fresh_folder(tmp_path)) as found:
+        director = Saboteur(found, 4, 20, tmp_path)
+        report = director.run()
+    off = {finding.claim: finding.found for finding in report.findings if not finding.ok}
+    lost = director.lost
+    missed = ", ".join(f"{subscriber} missed order {lost}" for subscriber in ("book_payment", "count_sale"))
+    assert off == {
+        "every order has one mail": f"missing confirmation_email-{lost}",
+        "every order has one webhook": f"missing merchant_webhook-{lost}",
+        "every OrderCreated reached each subscriber": missed,
+        "no OrderCreated made two jobs of a subscriber": f"2 jobs of count_sale for order {director.doubled}",
+        "the ledger has one payment per order": f"order {lost}: 1990 not booked",
+        "the statistics count every unit once": f"{SKUS[0]}: 2 sold, 1 counted",
+        "every order page says confirmed": f"order {lost}: pending",
+        "the poison job failed, and it alone": "none failed",  # there was none this evening
+    }
+    assert not report.ok
+    assert director.deaths == 0
