@@ -37,7 +37,7 @@ def lifespan(app: Headrace, own: Lifespan | None = None, *, worker: Callable[[],
             this one once the process is back.
 
     Raises:
-        ConfigError: at the start: an extra is missing, or the outbox is not where a transaction reaches it.
+        ConfigError: at the start: an extra is missing.
         StoreMisconfigured: at the start: the store's settings would lose jobs.
     """
 
