@@ -38,6 +38,10 @@ class Process:
             )
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
@@ -81,10 +85,15 @@ class Web(Process):
 
     def _answers(self) -> bool:
         assert self.running, self.log[-4000:]
+        return self.up() is not None
+
+    def up(self) -> int | None:
+        """The process id of whoever answers; None while nobody does."""
         try:
-            return self._client.get("/up").status_code == 200
+            answer = self._client.get("/up")
         except httpx2.TransportError:
-            return False
+            return None
+        return int(answer.text) if answer.status_code == 200 else None
 
     def get(self, path: str) -> Any:
         return self._client.get(path)
