@@ -44,7 +44,7 @@ def test_an_empty_outbox_has_a_status(headrace: Command) -> None:
 def test_parked_events_are_retried_by_id_and_all(headrace: Command, parked: list[str]) -> None:
     assert headrace("outbox", "retry").code == 2
     assert headrace("outbox", "retry", parked[0], "--all").code == 2
-    assert headrace("outbox", "retry", "no-uuid").code == 2
+    assert headrace("outbox", "retry", "no-uuid").code == 4  # another program's row may have such an id
     missing = headrace("outbox", "retry", parked[2])
     assert "no parked event" in missing.err
     assert missing.code not in (0, 2)

@@ -88,7 +88,8 @@ class Outbox:
         Args:
             session: what `task.using(transaction=...)` takes; None writes in a transaction of its own.
             event_type: such as "OrderCreated"; at most 255 characters.
-            payload: what JSON can express, or dataclasses, msgspec and pydantic models; at most 1 MB.
+            payload: what JSON can express, or dataclasses, msgspec and pydantic models; at most 980,000 bytes, headers
+                counted twice.
             aggregate: type and id of what the event is about: events of one aggregate are published in their order.
             headers: texts by name, handed on with the event.
             id: a UUID of your own; an event with an id that is there already is passed over.
@@ -211,4 +212,13 @@ class Outbox:
 
 
 def _ids(ids: Iterable[str]) -> tuple[str, ...]:
-    return tuple(checked_event_id(id) for id in ((ids,) if isinstance(ids, str) else ids))
+    """Each as it was given, and as a UUID is usually written: what another program has inserted may be neither."""
+    given = (ids,) if isinstance(ids, str) else tuple(ids)
+    return tuple(dict.fromkeys((*given, *(usual for id in given if (usual := _usual(id)) is not None))))
+
+
+def _usual(id: str) -> str | None:
+    try:
+        return checked_event_id(id)
+    except ConfigError:
+        return None

@@ -141,7 +141,9 @@ class Courier:
             return [error] * len(messages)
         self._outages.pop(id(sink), None)
         if len(answers) != len(messages):
-            raise AssertionError(f"{type(sink).__name__} gave {len(answers)} answers to {len(messages)} messages")
+            wrong = f"{type(sink).__name__} gave {len(answers)} answers to {len(messages)} messages"
+            logger.error("%s: which of them are out is unknown, so all come again", wrong)
+            return [ValueError(wrong)] * len(messages)
         return answers
 
     def _judge(self, lane: Lane) -> Delivery:

@@ -16,6 +16,7 @@ from headrace.core.outbox import JOB_EVENT, NewEvent, StoredEvent
 from headrace.errors import ConfigError, InvalidArguments, PayloadTooLarge, UnreadableEnvelope
 from headrace.options import checked_headers
 
+LARGEST = MAX_BODY - 20_000  # bytes of payload and headers: a subscriber's job carries them, and what is its own
 LONGEST_NAME = 255  # characters of a type or of an aggregate's id, as databases' columns have them
 
 
@@ -61,18 +62,19 @@ def new_event(
     Raises:
         ConfigError: a name, an id or a header is of the wrong kind.
         InvalidArguments: the payload has no JSON form.
-        PayloadTooLarge: it has more than 1 MB, or more than 64 levels.
+        PayloadTooLarge: it has more than 980,000 bytes, headers counted twice, or more than 64 levels.
     """
     if event_type == JOB_EVENT:
         raise ConfigError(f"event_type is {JOB_EVENT!r}, which headrace keeps for itself: choose another")
     kind, of = (event_type, id) if aggregate is None else _pair(aggregate)
+    encoded_headers = msgspec.json.encode(checked_headers(headers or {}))
     return NewEvent(
         id=checked_event_id(id),
         event_type=_name("event_type", event_type),
         aggregate_type=_name("aggregate type", kind),
         aggregate_id=_name("aggregate id", str(of)),
-        payload=encoded(payload, event_type),
-        headers=msgspec.json.encode(checked_headers(headers or {})).decode(),
+        payload=encoded(payload, event_type, beside=2 * len(encoded_headers)),
+        headers=encoded_headers.decode(),
     )
 
 
@@ -100,8 +102,8 @@ def checked_event_id(id: str | UUID) -> str:
         raise ConfigError(f"id is {id!r:.80}: an event's id is a UUID") from None
 
 
-def encoded(payload: Any, event_type: str) -> str:
-    """The payload as JSON, checked as arguments of jobs are."""
+def encoded(payload: Any, event_type: str, beside: int = 0) -> str:
+    """The payload as JSON, checked as arguments of jobs are. `beside`: bytes that a job carries besides it."""
     try:
         raw = _encoder.encode(payload)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
@@ -110,10 +112,10 @@ def encoded(payload: Any, event_type: str) -> str:
         raise PayloadTooLarge(f"the payload of {event_type!r} has more than {MAX_DEPTH} levels: flatten it")
     if trouble := values.find_lossy_number(payload, "payload"):
         raise InvalidArguments(f"{trouble.path} is {trouble.what}: {trouble.fix}")
-    if len(raw) > MAX_BODY:
+    if len(raw) + beside > LARGEST:
         raise PayloadTooLarge(
-            f"the payload of {event_type!r} has {len(raw):,} bytes, {MAX_BODY:,} are allowed: store the data elsewhere "
-            "and pass its id"
+            f"the payload of {event_type!r} has {len(raw):,} bytes and its headers count as {beside:,}, "
+            f"{LARGEST:,} are allowed: store the data elsewhere and pass its id"
         )
     return raw.decode()
 

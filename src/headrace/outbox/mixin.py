@@ -41,6 +41,7 @@ class EventApp:
 
         task: Any
 
+        def send(self, jobs: Sequence[NewJob]) -> list[Enqueued]: ...
         async def asend(self, jobs: Sequence[NewJob]) -> list[Enqueued]: ...
 
     @property
@@ -77,6 +78,18 @@ class EventApp:
     async def asend_in(self, transaction: Any, jobs: Sequence[NewJob]) -> tuple[list[Enqueued], bool]:
         """The same, awaited."""
         return await self._carrier.asend(transaction, jobs)
+
+    def send_after(self, transaction: Any, jobs: Sequence[NewJob]) -> None:
+        """Store jobs once a transaction of a synchronous caller's has been committed."""
+        from headrace.deferred import defer  # noqa: PLC0415 - most jobs do not wait
+
+        defer(self, transaction, jobs)
+
+    def asend_after(self, transaction: Any, jobs: Sequence[NewJob]) -> None:
+        """The same for a coroutine's transaction."""
+        from headrace.deferred import adefer  # noqa: PLC0415
+
+        adefer(self, transaction, jobs)
 
     @cached_property
     def _carrier(self) -> Carrier:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,7 +13,16 @@ import msgspec
 
 from headrace.core.backoff import Backoff, Exponential
 from headrace.core.operations import Operation
-from headrace.core.outbox import QUEUE, ClaimedEvents, ClaimEvents, PrunedRows, PruneEvents, PruneInbox, SettleEvents
+from headrace.core.outbox import (
+    QUEUE,
+    ClaimedEvents,
+    ClaimEvents,
+    PrunedRows,
+    PruneEvents,
+    PruneInbox,
+    SettleEvents,
+    StoredEvent,
+)
 from headrace.core.ports import Driver
 from headrace.errors import ConfigError, StoreMisconfigured
 from headrace.outbox.delivering import Courier
@@ -27,6 +36,8 @@ R = TypeVar("R")
 
 POLL_S = 1.0
 BUSY_S = 0.02  # what is due and was in other hands a moment ago is looked at again after so long
+FIRST_BATCH = 20  # events of the first claim, whose size nobody knows; then twice as many each time
+BATCH_BYTES = 8_000_000  # of payloads and headers, about, above which a claim asks for fewer events
 PRUNE_S = 60.0
 STOP_S = 5.0
 LEAST_LEASE_S = 1.0
@@ -43,7 +54,7 @@ class RelayOptions(msgspec.Struct, frozen=True, kw_only=True):
         ConfigError: a value is out of range.
     """
 
-    batch: int = 500  # most events of one claim
+    batch: int = 500  # most events of one claim; fewer where they are large
     lease: float = 15.0  # a relay that dies holds its aggregates up for so long
     max_attempts: int = 10  # after so many failures an event is parked, and its aggregate with it
     backoff: Backoff = Exponential(base=1, factor=2, cap=60, jitter="equal")
@@ -59,6 +70,22 @@ class RelayOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"inbox_retention is {self.inbox_retention!r}: it must be at least 0")
 
 
+class Appetite:
+    """How many events to ask for, so that no batch of large ones fills the memory."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.limit = min(most, FIRST_BATCH)
+
+    def had(self, events: Sequence[StoredEvent]) -> None:
+        """Learn from a batch."""
+        size = sum(len(event.payload) + len(event.headers) for event in events)
+        if size > BATCH_BYTES:
+            self.limit = max(1, len(events) * BATCH_BYTES // size)
+        elif len(events) >= self.limit and 2 * size <= BATCH_BYTES:
+            self.limit = min(self._most, 2 * self.limit)
+
+
 class Relay:
     """`await run()` returns after `stop()`. Cheap when idle: one look a second, and a hint where the store has one."""
 
@@ -70,6 +97,7 @@ class Relay:
         self._routes = routes
         self._rng = rng
         self._stop = asyncio.Event()
+        self._appetite = Appetite(options.batch)
         self._courier = Courier(routes, options.backoff, options.max_attempts, rng)
         self._pauses = Pauses(rng)
 
@@ -103,6 +131,7 @@ class Relay:
                     break
                 self._note_start(claimed)
                 if claimed.events:
+                    self._appetite.had(claimed.events)
                     await self._carry(claimed)
                 elif not claimed.more:
                     if self.options.once:
@@ -124,7 +153,7 @@ class Relay:
             self.started.set()
 
     async def _claim(self) -> ClaimedEvents:
-        claim = ClaimEvents(self.id, round(self.options.lease * 1_000_000), self.options.batch)
+        claim = ClaimEvents(self.id, round(self.options.lease * 1_000_000), self._appetite.limit)
         refusing = (StoreMisconfigured, ConfigError)
         return await until_answered(
             lambda: self._driver.arun(claim), self._pauses, "claiming events", refusing=refusing

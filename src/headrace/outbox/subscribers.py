@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 import msgspec
 
 from headrace.core.operations import NewJob
-from headrace.errors import ConfigError, InvalidArguments
+from headrace.errors import ConfigError, InvalidArguments, UnreadableEnvelope
 from headrace.outbox.events import Event, Message
 from headrace.task import Call, Task
 
@@ -44,7 +44,7 @@ class Subscriber(msgspec.Struct, frozen=True):
         """The job of an event. Its id follows from event and task, so that the same event makes no second one."""
         event = message.event
         headers: Mapping[str, str] = {**event.headers, "event_id": event.id, "event_type": event.type}
-        id = str(uuid5(UUID(event.id), self.task.name))
+        id = str(uuid5(_uuid_of(event), self.task.name))
         args = self._arguments(message)
         return Call(self.task.using(id=id, headers=headers), args, self._key(args)).job(id)
 
@@ -65,3 +65,10 @@ class Subscriber(msgspec.Struct, frozen=True):
         except InvalidArguments:
             return None  # the worker finds the same and says so: the job will be found among the failed ones
         return unique.render({**self.task.arguments.defaults, **named})
+
+
+def _uuid_of(event: Event) -> UUID:
+    try:
+        return UUID(event.id)
+    except ValueError:
+        raise UnreadableEnvelope(f"the event's id {event.id!r:.80} is no UUID: another program wrote it") from None

@@ -12,8 +12,8 @@ select exists (select 1 from headrace_outbox where status = 'cdc');
 
 -- name: due
 -- The first rows whose turn it is and that nobody else is looking at; whether an older one of the aggregate is not out,
--- and whether a younger one is not.
-select e.seq, timestampdiff(microsecond, '1970-01-01', e.created_at),
+-- and whether a younger one is not. A program that is not ours may have written a date of zeros, which is no number.
+select e.seq, coalesce(timestampdiff(microsecond, '1970-01-01', e.created_at), 0),
     exists (
         select 1 from headrace_outbox as o
         where o.aggregate_type = e.aggregate_type and o.aggregate_id = e.aggregate_id and o.published_at is null
@@ -31,13 +31,13 @@ order by e.due_us, e.seq limit :limit for update skip locked;
 -- name: rows
 -- Heads alone.
 select seq, id, event_type, aggregate_type, aggregate_id, payload, headers,
-    timestampdiff(microsecond, '1970-01-01', created_at), attempts, status = 'parked', owner, due_us
+    coalesce(timestampdiff(microsecond, '1970-01-01', created_at), 0), attempts, status = 'parked', owner, due_us
 from headrace_outbox where seq in :heads;
 
 -- name: lane
 -- A head and what follows it.
 select r.seq, r.id, r.event_type, r.aggregate_type, r.aggregate_id, r.payload, r.headers,
-    timestampdiff(microsecond, '1970-01-01', r.created_at), r.attempts, r.status = 'parked', r.owner, r.due_us
+    coalesce(timestampdiff(microsecond, '1970-01-01', r.created_at), 0), r.attempts, r.status = 'parked', r.owner, r.due_us
 from headrace_outbox as h
 join headrace_outbox as r force index (open)
     on r.aggregate_type = h.aggregate_type and r.aggregate_id = h.aggregate_id and r.published_at is null
@@ -99,11 +99,12 @@ select (select count(*) from headrace_outbox where status = 'pending'),
     (select timestampdiff(microsecond, '1970-01-01', min(created_at)) from headrace_outbox where status = 'pending');
 
 -- name: lags
-select timestampdiff(microsecond, created_at, published_at)
-from headrace_outbox where status = 'published' order by published_at desc limit 100;
+select coalesce(timestampdiff(microsecond, created_at, published_at), 0)
+from headrace_outbox where status = 'published' and published_at is not null order by published_at desc limit 100;
 
 -- name: parked
-select seq, id, event_type, aggregate_type, aggregate_id, timestampdiff(microsecond, '1970-01-01', created_at), attempts, note
+select seq, id, event_type, aggregate_type, aggregate_id,
+    coalesce(timestampdiff(microsecond, '1970-01-01', created_at), 0), attempts, note
 from headrace_outbox where status = 'parked' order by seq limit :limit;
 
 -- name: parked_of

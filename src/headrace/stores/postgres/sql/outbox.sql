@@ -22,7 +22,8 @@ select exists (select 1 from headrace_outbox where status = 'cdc');
 
 -- name: due
 -- The first rows whose turn it is and that nobody else is looking at; whether an older one of the aggregate is not out.
-select e.seq, (extract(epoch from e.created_at) * 1000000)::bigint, exists (
+-- A program that is not ours may have written a time without an end, which is no number.
+select e.seq, case when isfinite(e.created_at) then (extract(epoch from e.created_at) * 1000000)::bigint else 0 end, exists (
     select 1 from headrace_outbox as o
     where o.aggregate_type = e.aggregate_type and o.aggregate_id = e.aggregate_id and o.published_at is null
         and o.seq < e.seq
@@ -34,7 +35,8 @@ order by e.due_us, e.seq limit :limit for update of e skip locked;
 -- name: rows
 -- The first :each rows of the aggregates that these heads begin.
 select r.seq, r.id::text, r.event_type, r.aggregate_type, r.aggregate_id, r.payload::text, r.headers::text,
-    (extract(epoch from r.created_at) * 1000000)::bigint, r.attempts, r.status = 'parked', r.owner, r.due_us
+    case when isfinite(r.created_at) then (extract(epoch from r.created_at) * 1000000)::bigint else 0 end, r.attempts,
+    r.status = 'parked', r.owner, r.due_us
 from headrace_outbox as h cross join lateral (
     select s.* from headrace_outbox as s
     where s.aggregate_type = h.aggregate_type and s.aggregate_id = h.aggregate_id and s.published_at is null
@@ -96,15 +98,18 @@ select (select count(*) from headrace_outbox where status = 'pending'),
     (select count(*) from headrace_outbox where status = 'parked'),
     (select count(*) from headrace_outbox where status = 'published'),
     (select count(*) from headrace_outbox where status = 'cdc'),
-    (select (extract(epoch from min(created_at)) * 1000000)::bigint from headrace_outbox where status = 'pending');
+    (
+        select (extract(epoch from min(created_at)) * 1000000)::bigint
+        from headrace_outbox where status = 'pending' and isfinite(created_at)
+    );
 
 -- name: lags
-select (extract(epoch from published_at - created_at) * 1000000)::bigint
-from headrace_outbox where status = 'published' order by published_at desc limit 100;
+select (extract(epoch from published_at - created_at) * 1000000)::bigint from headrace_outbox
+where status = 'published' and published_at is not null and isfinite(created_at) order by published_at desc limit 100;
 
 -- name: parked
-select seq, id::text, event_type, aggregate_type, aggregate_id, (extract(epoch from created_at) * 1000000)::bigint,
-    attempts, note
+select seq, id::text, event_type, aggregate_type, aggregate_id,
+    case when isfinite(created_at) then (extract(epoch from created_at) * 1000000)::bigint else 0 end, attempts, note
 from headrace_outbox where status = 'parked' order by seq limit :limit;
 
 -- name: retry

@@ -12,7 +12,7 @@ select exists (select 1 from headrace_outbox where status = 'cdc');
 
 -- name: due
 -- The first rows whose turn it is; `blocked`: an older one of the same aggregate is not yet out.
-select e.seq, e.created_at, exists (
+select e.seq, cast(e.created_at as integer), exists (
     select 1 from headrace_outbox as o
     where o.aggregate_type = e.aggregate_type and o.aggregate_id = e.aggregate_id and o.published_at is null
         and o.seq < e.seq
@@ -22,9 +22,9 @@ where e.status = 'pending' and e.due_us <= :now
 order by e.due_us, e.seq limit :limit;
 
 -- name: rows
--- The first :each rows of the aggregates that these heads begin. Texts are cast, for a program that wrote other bytes.
+-- The first :each rows of the aggregates that these heads begin. Cast, for a program that wrote values of other types.
 select r.seq, cast(r.id as blob), cast(r.event_type as blob), cast(r.aggregate_type as blob), cast(r.aggregate_id as blob),
-    cast(r.payload as blob), cast(r.headers as blob), r.created_at, r.attempts, r.status = 'parked', r.owner, r.due_us
+    cast(r.payload as blob), cast(r.headers as blob), cast(r.created_at as integer), cast(r.attempts as integer), r.status = 'parked', r.owner, r.due_us
 from json_each(:heads) as n
 cross join headrace_outbox as h on h.seq = n.value
 cross join headrace_outbox as r on r.seq in (
@@ -41,7 +41,7 @@ update headrace_outbox set owner = :owner, due_us = :until_us where seq in (sele
 update headrace_outbox set due_us = ? where seq = ?;
 
 -- name: next_due
-select due_us from headrace_outbox where status = 'pending' order by due_us limit 1;
+select due_us from headrace_outbox where status = 'pending' and typeof(due_us) = 'integer' order by due_us limit 1;
 
 -- name: held
 -- Which of these heads are still the owner's.
@@ -78,23 +78,25 @@ select (select count(*) from headrace_outbox where status = 'pending'),
     (select count(*) from headrace_outbox where status = 'parked'),
     (select count(*) from headrace_outbox where status = 'published'),
     (select count(*) from headrace_outbox where status = 'cdc'),
-    (select min(created_at) from headrace_outbox where status = 'pending');
+    (select min(cast(created_at as integer)) from headrace_outbox where status = 'pending');
 
 -- name: lags
-select published_at - created_at from headrace_outbox where status = 'published' order by published_at desc limit 100;
+select published_at - created_at from headrace_outbox
+where status = 'published' and published_at is not null order by published_at desc limit 100;
 
 -- name: parked
-select seq, id, event_type, aggregate_type, aggregate_id, created_at, attempts, note
+select seq, cast(id as text), cast(event_type as text), cast(aggregate_type as text), cast(aggregate_id as text),
+    cast(created_at as integer), cast(attempts as integer), note
 from headrace_outbox where status = 'parked' order by seq limit :limit;
 
 -- name: retry
 update headrace_outbox set status = 'pending', attempts = 0, due_us = :now, owner = null
-where status = 'parked' and (:every or id in (select value from json_each(:ids)))
+where status = 'parked' and (:every or cast(id as text) in (select value from json_each(:ids)))
 returning seq;
 
 -- name: skip
 update headrace_outbox set status = 'published', published_at = :now, note = 'skipped'
-where status = 'parked' and id in (select value from json_each(:ids))
+where status = 'parked' and cast(id as text) in (select value from json_each(:ids))
 returning seq;
 
 -- name: prune_published
