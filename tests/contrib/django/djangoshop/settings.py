@@ -52,6 +52,10 @@ _FILE = {
     "OPTIONS": {"transaction_mode": "IMMEDIATE"},
 }
 DATABASES = json.loads(os.environ.get("SHOP_DATABASES", "null")) or {"default": _FILE}
+if any(database["ENGINE"].endswith("mysql") for database in DATABASES.values()):
+    import pymysql
+
+    pymysql.install_as_MySQLdb()
 HEADRACE = json.loads(os.environ.get("SHOP_HEADRACE", "{}"))
 DATABASE_ROUTERS = json.loads(os.environ.get("SHOP_ROUTERS", "[]"))
 TASKS = {
