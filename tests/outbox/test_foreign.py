@@ -221,6 +221,28 @@ def test_large_events_come_in_small_batches_and_small_ones_in_large(app: Headrac
     assert max(count for count, _ in others) > 100
 
 
+class Choking(Collecting):
+    """Raises where it should answer."""
+
+    async def publish(self, messages: Sequence[Message]) -> list[Answer]:
+        if any(message.payload == b'"poison"' for message in messages):
+            raise KeyError("order_id")
+        return await super().publish(messages)
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_a_sink_that_raises_because_of_one_message_fails_its_aggregate_alone(app: Headrace) -> None:
+    sink = Choking()
+    app.outbox.route("Any", sink)
+    for n in range(10):
+        app.outbox.add(None, "Any", payload="poison" if n == 4 else n, aggregate=("T", n % 5))
+    relay(app)
+    (parked,) = app.outbox.parked()
+    assert (parked.aggregate_id, parked.note) == ("4", "KeyError: 'order_id'")
+    assert sorted(sink.payloads) == ["0", "1", "2", "3", "5", "6", "7", "8"]
+    assert app.outbox.view().pending == 1  # behind the parked one
+
+
 class Miscounting:
     """A sink that does not keep to the port."""
 

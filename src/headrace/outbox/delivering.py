@@ -137,13 +137,27 @@ class Courier:
             delay_s = min(OUTAGE_CAP_S, OUTAGE_FIRST_S * 2 ** min(failures, 10))
             return [OutageError(f"{type(sink).__name__}: {error}", delay_s)] * len(messages)
         except Exception as error:
-            logger.exception("%s failed", type(sink).__name__)
-            return [error] * len(messages)
+            lanes: dict[tuple[str, str], list[int]] = {}
+            for place, message in enumerate(messages):
+                lanes.setdefault((message.event.aggregate_type, message.event.aggregate_id), []).append(place)
+            if len(lanes) == 1:
+                return [error] * len(messages)
+            logger.exception("%s failed, trying each aggregate alone", type(sink).__name__)
+            return await self._apart(sink, messages, lanes.values())
         self._outages.pop(id(sink), None)
         if len(answers) != len(messages):
             wrong = f"{type(sink).__name__} gave {len(answers)} answers to {len(messages)} messages"
             logger.error("%s: which of them are out is unknown, so all come again", wrong)
             return [ValueError(wrong)] * len(messages)
+        return answers
+
+    async def _apart(self, sink: Sink, messages: Sequence[Message], lanes: Iterable[Sequence[int]]) -> list[Answer]:
+        """One bad message must not be the failure of all: each aggregate goes alone."""
+        answers: list[Answer] = [None] * len(messages)
+        for places in lanes:
+            part = await self._publish(sink, [messages[place] for place in places])
+            for place, answer in zip(places, part, strict=True):
+                answers[place] = answer
         return answers
 
     def _judge(self, lane: Lane) -> Delivery:

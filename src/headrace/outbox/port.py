@@ -24,7 +24,8 @@ class Sink(Protocol):
 
         Raises:
             StoreUnavailable, StoreFull: the destination as a whole takes nothing now. No message is blamed for it; all
-                come again after a pause.
+                come again after a pause. After any other error each aggregate is published alone, so that a message
+                that raises is the failure of its own aggregate only.
         """
         ...
 
