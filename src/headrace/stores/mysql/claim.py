@@ -71,6 +71,7 @@ def _take(
     mark = {"worker": raw(op.worker), "number": op.number, "now": now}
     for ids in steps(sorted(row[0] for row in taken)):
         yield Statement("claim.mark", mark | {"ids": ids}, mute=True)
+    heads.claimed({row[0]: row[2] for row in taken if not row[-3]})
     if len(taken) < op.limit:  # there is nothing left that others do not have in their hands
         heads.forget(op.worker)
         return taken, [(key, 0, due) for key, _, due in looks]

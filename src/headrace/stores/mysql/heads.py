@@ -1,4 +1,4 @@
-"""Where the living begin, while dead rows pile up before them.
+"""What a process remembers of its claims: first of all where the living begin, while dead rows pile up before them.
 
 What was taken from a queue stays in its index until no open transaction of anybody's might still want to see it
 (B129). Until that one ends, each look at the head of a queue walks over all that was taken since. A claim that turns
@@ -17,6 +17,7 @@ SLOW_US = 1_000  # a claim that took longer than this,
 SLOW_JOB_US = 20  # and this for each of its jobs, has most likely met dead rows
 PATIENCE = 10  # times its cost that may pass until the next whole look
 MOST = 1000  # workers remembered
+MOST_CLAIMS = 100_000  # claims remembered
 
 Place = tuple[int, int]  # (turn, place)
 
@@ -27,7 +28,18 @@ class Heads:
     def __init__(self) -> None:
         self._floors: dict[str, dict[str, Place]] = {}
         self._whole: dict[str, tuple[int, int]] = {}  # worker -> (when the last whole look ended, what it took)
+        self._claims: dict[bytes, int] = {}
         self.buried_us = -1  # tombstones that ended before this are gone; stragglers are left to `Prune`
+
+    def claimed(self, claims: Mapping[bytes, int]) -> None:
+        """Jobs whose ids are random, by their token: what is left of them when they end is known beforehand."""
+        if len(self._claims) > MOST_CLAIMS:
+            self._claims.clear()
+        self._claims.update(claims)
+
+    def was_claimed(self, id: bytes, token: int) -> bool:
+        """Whether this process remembers that claim; it does so once."""
+        return self._claims.pop(id, None) == token
 
     def knows(self, worker: str) -> bool:
         """Whether this worker's claims do not begin at the head."""

@@ -24,12 +24,12 @@ on duplicate key update
 
 -- name: take
 -- The head of one queue, without those that other claims have in their hands.
-select id, queue, token, body, trail, created_us, base_us, turn, place from headrace_jobs force index (line)
+select id, queue, token, body, trail, created_us, base_us, derived, turn, place from headrace_jobs force index (line)
 where state = 'ready' and queue = :queue order by turn, place limit :limit for update skip locked;
 
 -- name: take_after
 -- The same from a place on, within one turn.
-select id, queue, token, body, trail, created_us, base_us, turn, place from headrace_jobs force index (line)
+select id, queue, token, body, trail, created_us, base_us, derived, turn, place from headrace_jobs force index (line)
 where state = 'ready' and queue = :queue and turn = :turn and place > :place
 order by turn, place limit :limit for update skip locked;
 
@@ -53,6 +53,6 @@ where id in :ids;
 
 -- name: repeat
 -- The answer of a claim whose reply was lost.
-select id, queue, token, body, trail, created_us, base_us, turn, place from headrace_jobs
+select id, queue, token, body, trail, created_us, base_us, derived, turn, place from headrace_jobs
 where worker = :worker and state = 'running' and claim = :number
 order by turn, place;
