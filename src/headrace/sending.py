@@ -46,6 +46,14 @@ class Producer(Protocol):
         """Store jobs in a transaction of the caller's; and whether they are pending in an outbox."""
         ...
 
+    def send_after(self, transaction: Any, jobs: Sequence[NewJob]) -> None:
+        """Store jobs once a transaction of a synchronous caller's has been committed."""
+        ...
+
+    def asend_after(self, transaction: Any, jobs: Sequence[NewJob]) -> None:
+        """The same for a coroutine's transaction."""
+        ...
+
     async def asend_in(self, transaction: Any, jobs: Sequence[NewJob]) -> tuple[list[Enqueued], bool]:
         """The same, awaited."""
         ...

@@ -43,7 +43,7 @@ class Job(msgspec.Struct, frozen=True):
 
     id: str  # of the job that exists already, if there is one
     status: Literal["new", "exists", "duplicate"] = "new"
-    pending: bool = False  # a row of an outbox, which the relay carries to the store after the commit
+    pending: bool = False  # not in the store before the commit: in an outbox, or with after_commit in memory
 
     @property
     def duplicate(self) -> bool:
@@ -61,6 +61,7 @@ class Sending(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()
     headers: Mapping[str, str] = {}
     transaction: Any = None
+    after_commit: bool = False
 
 
 _PLAIN = Sending()
@@ -112,6 +113,7 @@ class Task(Generic[P, R]):
         tags: Iterable[str] | None = None,
         headers: Mapping[str, str] | None = None,
         transaction: Any = None,
+        after_commit: bool | None = None,
     ) -> Task[P, R]:
         """A copy whose jobs have these options; what is None stays as it is.
 
@@ -121,6 +123,8 @@ class Task(Generic[P, R]):
         answers "exists". On Redis an id counts within its queue, on other stores over all queues: use no id twice.
         `transaction`: a SQLAlchemy session or connection, or a connection of sqlite3, psycopg, PyMySQL or asyncmy. The
         job is stored in the transaction that it is in, and commits or rolls back with it; see docs/transactions.md.
+        `after_commit`: nothing is stored in the transaction; the job is enqueued once it has been committed, and lost
+        if the process dies between the two. For sessions of SQLAlchemy and aliases of Django.
 
         Raises:
             ConfigError: a value is out of range or of the wrong kind.
@@ -133,6 +137,7 @@ class Task(Generic[P, R]):
             "tags": None if tags is None else checked_texts("tags", tags),
             "headers": None if headers is None else checked_headers(headers),
             "transaction": transaction,
+            "after_commit": after_commit,
         }
         changes: dict[str, Any] = {
             "queue": None if queue is None else checked_queue(queue),
@@ -164,7 +169,7 @@ class Task(Generic[P, R]):
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """The same, awaited. Coroutines that enqueue at the same time share a round trip."""
         job = self._new_job(args, kwargs)
-        if self.sending.transaction is not None:
+        if self.sending.transaction is not None or self.sending.after_commit:
             return (await self._asend((job,)))[0]
         answer = await self.producer.asend_one(job)
         return Job(answer.id, answer.status)
@@ -215,18 +220,29 @@ class Task(Generic[P, R]):
         return Call(self, *self._encode(args, kwargs))
 
     def _send(self, jobs: Sequence[NewJob]) -> list[Job]:
-        transaction = self.sending.transaction
+        transaction = self._transaction()
+        if self.sending.after_commit:
+            self.producer.send_after(transaction, jobs)
+            return [Job(job.id, pending=True) for job in jobs]
         if transaction is None:
             return [Job(answer.id, answer.status) for answer in self.producer.send(jobs)]
         answers, pending = self.producer.send_in(transaction, jobs)
         return [Job(answer.id, answer.status, pending) for answer in answers]
 
     async def _asend(self, jobs: Sequence[NewJob]) -> list[Job]:
-        transaction = self.sending.transaction
+        transaction = self._transaction()
+        if self.sending.after_commit:
+            self.producer.asend_after(transaction, jobs)
+            return [Job(job.id, pending=True) for job in jobs]
         if transaction is None:
             return [Job(answer.id, answer.status) for answer in await self.producer.asend(jobs)]
         answers, pending = await self.producer.asend_in(transaction, jobs)
         return [Job(answer.id, answer.status, pending) for answer in answers]
+
+    def _transaction(self) -> Any:
+        if self.sending.after_commit and self.sending.transaction is None:
+            raise ConfigError("after_commit=True waits for a commit: name the transaction too, using(transaction=...)")
+        return self.sending.transaction
 
     # -- making jobs
 

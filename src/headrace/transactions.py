@@ -53,18 +53,34 @@ def lend(transaction: Any) -> Loan:
         ConfigError: it is none that we understand, or in no transaction.
         WrongColour: it is an asynchronous one.
     """
-    loan = borrow(transaction)
+    return refuse_awaited(borrow(transaction))
+
+
+def refuse_awaited(loan: Loan) -> Loan:
+    """The loan, if a synchronous caller may use it.
+
+    Raises:
+        WrongColour: it must be awaited.
+    """
     if loan.awaited:
-        raise WrongColour(f"a {type(transaction).__name__} must be awaited: use `await aenqueue(...)` and its like")
+        raise WrongColour(f"a {loan.name} must be awaited: use `await aenqueue(...)` and its like")
     return loan
 
 
 def alend(transaction: Any) -> Loan:
     """The same for a coroutine."""
-    loan = borrow(transaction)
+    return refuse_blocking(borrow(transaction))
+
+
+def refuse_blocking(loan: Loan) -> Loan:
+    """The loan, if a coroutine may use it.
+
+    Raises:
+        WrongColour: it would block the event loop.
+    """
     if not loan.awaited:
         raise WrongColour(
-            f"a {type(transaction).__name__} would block the event loop: use an asynchronous one here, or "
+            f"a {loan.name} would block the event loop: use an asynchronous one here, or "
             "`enqueue(...)` and its like in a thread"
         )
     return loan

@@ -13,7 +13,7 @@ from headrace.drivers.borrowed.connections import Asyncmy, AsyncPsycopg, Psycopg
 from headrace.drivers.borrowed.loan import Loan, Rows, SQLStore
 from headrace.errors import ConfigError
 
-__all__ = ["Loan", "Rows", "SQLStore", "borrow"]
+__all__ = ["Loan", "Rows", "SQLStore", "attend", "borrow"]
 
 UNDERSTOOD = (
     "a SQLAlchemy Session, AsyncSession, Connection or AsyncConnection, a connection of sqlite3, psycopg, PyMySQL or "
@@ -27,12 +27,27 @@ def borrow(thing: Any) -> Loan:
     Raises:
         ConfigError: it is none that we understand, or in no transaction.
     """
+    loan = _recognised(thing)
+    loan.check()
+    return loan
+
+
+def attend(thing: Any) -> Loan:
+    """The same for those who only wait for the commit, whatever database it is one of.
+
+    Raises:
+        ConfigError: it is none that we understand, or nothing will be committed.
+    """
+    loan = _recognised(thing)
+    loan.check_commit()
+    return loan
+
+
+def _recognised(thing: Any) -> Loan:
     for kind in type(thing).__mro__:
         place = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
         if place in _KINDS:
-            loan = _KINDS[place](thing)
-            loan.check()
-            return loan
+            return _KINDS[place](thing)
     raise ConfigError(f"transaction is of type {type(thing).__module__}.{type(thing).__name__}: hand over {UNDERSTOOD}")
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from sqlalchemy import event
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, SessionTransaction
+from sqlalchemy.util import await_only
 
-from headrace.drivers.borrowed.loan import SNAPSHOT, Loan, Rows, stale
+from headrace.drivers.borrowed.loan import SNAPSHOT, Loan, Rows, carry_out, stale
 from headrace.errors import ConfigError
 
 DIALECTS = {"sqlite": "sqlite", "postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
@@ -24,6 +24,15 @@ class Alchemy(Loan):
 
     def __init__(self, thing: Any) -> None:
         super().__init__(thing() if hasattr(thing, "registry") else thing)
+        self._engine: Any = None
+
+    @property
+    def home(self) -> object:
+        """The engine."""
+        return self._engine
+
+    def check(self) -> None:
+        """With AUTOCOMMIT there is no transaction, whatever the session believes."""
         bind = self.thing if isinstance(self.thing, Connection) else self.thing.get_bind()
         self._engine = getattr(bind, "engine", bind)
         dialect = self._engine.dialect
@@ -33,19 +42,14 @@ class Alchemy(Loan):
                 "postgresql+psycopg, mysql+pymysql, mysql+asyncmy"
             )
         self.dialect = DIALECTS[dialect.name]
-
-    @property
-    def home(self) -> object:
-        """The engine."""
-        return self._engine
-
-    def check(self) -> None:
-        """With AUTOCOMMIT there is no transaction, whatever the session believes."""
         options = [self._engine.get_execution_options()]
         if isinstance(self.thing, Connection):
             options.append(self.thing.get_execution_options())
         if any(found.get("isolation_level") == "AUTOCOMMIT" for found in options):
             raise ConfigError("the engine's isolation_level is AUTOCOMMIT, so there is no transaction to join")
+
+    def check_commit(self) -> None:
+        """Any session will do, whatever database it is one of: the session itself tells."""
 
     def query(self, text: str, params: Any) -> Rows:
         """On the connection that the session's transaction uses."""
@@ -56,7 +60,7 @@ class Alchemy(Loan):
         """Of a session; a bare connection tells nobody after it has committed."""
         if not isinstance(self.thing, Session):
             return False
-        _listen(self.thing).append(action)
+        _book_of(self.thing).add(action)
         return True
 
 
@@ -73,12 +77,21 @@ class AsyncAlchemy(Alchemy):
             raise ConfigError("the AsyncConnection has not been started: use `async with engine.connect() as ...`")
         super().__init__(inner)
 
+    @property
+    def name(self) -> str:
+        """What the caller has handed over, in words."""
+        return type(self._outer).__name__
+
     async def aquery(self, text: str, params: Any) -> Rows:
         """On the connection that the session's transaction uses."""
         outer = self._outer
         connection = outer if isinstance(outer, AsyncConnection) else await outer.connection()
         rows: Rows = await connection.run_sync(_query, text, params)
         return rows
+
+    def wait(self, awaitable: Awaitable[object]) -> None:
+        """SQLAlchemy calls actions from a greenlet that may await."""
+        await_only(awaitable)
 
 
 def _query(connection: Connection, text: str, params: Any) -> Rows:
@@ -91,26 +104,59 @@ def _query(connection: Connection, text: str, params: Any) -> Rows:
     return [tuple(row) for row in result] if result.returns_rows else []
 
 
-_actions: WeakKeyDictionary[Session, list[Callable[[], None]]] = WeakKeyDictionary()
+class _Book:
+    """What is to be done after the commits of one session, by the transaction or savepoint that asked for it.
+
+    Savepoints are transactions of their own to SQLAlchemy. What one has asked for passes to the one around it when it
+    is released, and is forgotten when it ends in any other way; only what reaches the outermost one is done.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._wanted: dict[SessionTransaction, list[Callable[[], None]]] = {}
+        self._committed: SessionTransaction | None = None
+        event.listen(session, "after_commit", self._after_commit)
+        event.listen(session, "after_transaction_end", self._after_end)
+
+    def add(self, action: Callable[[], None]) -> None:
+        """For the commit of the transaction that the session is in, or of the one that it is about to begin."""
+        transaction = self._current()
+        if transaction is None:
+            if not self._session.autobegin:
+                raise ConfigError("the session has not begun a transaction: call session.begin() first")
+            transaction = self._session.begin()
+        self._wanted.setdefault(transaction, []).append(action)
+
+    def _current(self) -> SessionTransaction | None:
+        return self._session.get_nested_transaction() or self._session.get_transaction()
+
+    def _after_commit(self, session: Session) -> None:
+        transaction = self._current()
+        if transaction is None or transaction not in self._wanted:
+            return
+        if not transaction.nested:
+            self._committed = transaction
+            return
+        around = transaction.parent
+        while around is not None and around.parent is not None and not around.nested:
+            around = around.parent  # a marker of a flush
+        if around is not None:
+            self._wanted.setdefault(around, []).extend(self._wanted.pop(transaction))
+
+    def _after_end(self, session: Session, transaction: SessionTransaction) -> None:
+        """Not before: now the connection is back in its pool, and an error leaves the session in good order."""
+        actions = self._wanted.pop(transaction, [])
+        if transaction is self._committed:
+            self._committed = None
+            carry_out(actions)
 
 
-def _listen(session: Session) -> list[Callable[[], None]]:
-    """What is to be done once this session's transaction has been committed."""
-    if session not in _actions:
-        _actions[session] = []
-        event.listen(session, "after_commit", _committed)
-        event.listen(session, "after_rollback", _rolled_back)
-    return _actions[session]
+def _book_of(session: Session) -> _Book:
+    """The session's, kept by itself: a map of ours would keep the session from being forgotten."""
+    book = session.info.get(_BOOK)
+    if not isinstance(book, _Book):
+        book = session.info[_BOOK] = _Book(session)
+    return book
 
 
-def _committed(session: Session) -> None:
-    if session.in_nested_transaction():  # a savepoint that is released: nothing is certain yet
-        return
-    actions, _actions[session][:] = list(_actions[session]), []
-    for action in actions:
-        action()
-
-
-def _rolled_back(session: Session) -> None:
-    if not session.in_nested_transaction():
-        _actions[session].clear()
+_BOOK = "headrace.after_commit"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from headrace.core.operations import Enqueue, Operation, Settle
@@ -46,6 +46,11 @@ class Loan(ABC):
         self.thing = thing
 
     @property
+    def name(self) -> str:
+        """What the caller has handed over, in words."""
+        return type(self.thing).__name__
+
+    @property
     def home(self) -> object:
         """What always leads to the same database: the caller's engine, where there is one."""
         return self.thing
@@ -53,6 +58,10 @@ class Loan(ABC):
     def on_commit(self, action: Callable[[], None]) -> bool:
         """Have `action` called once the transaction has been committed; False where nobody would tell."""
         return False
+
+    def wait(self, awaitable: Awaitable[object]) -> None:
+        """Await it, from inside an action of an awaited transaction."""
+        raise NotImplementedError
 
     def run(self, store: SQLStore, operation: Operation[R]) -> R:
         """Carry out `operation` for a synchronous caller."""
@@ -94,6 +103,30 @@ class Loan(ABC):
         Raises:
             ConfigError: says what to do.
         """
+
+    def check_commit(self) -> None:
+        """Refuse what will not be committed. What only waits for a commit may ask for less than what writes.
+
+        Raises:
+            ConfigError: says what to do.
+        """
+        self.check()
+
+
+def carry_out(actions: Sequence[Callable[[], None]]) -> None:
+    """Do all of it, even where some fails; what can `absorb` another does it in one go. Raises the first error."""
+    together: list[Callable[[], None]] = []
+    for action in actions:
+        if not any(absorbs(action) for earlier in together if (absorbs := getattr(earlier, "absorb", None))):
+            together.append(action)
+    failure: BaseException | None = None
+    for action in together:
+        try:
+            action()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 def _plan(store: SQLStore, operation: Operation[R]) -> Plan[R]:
