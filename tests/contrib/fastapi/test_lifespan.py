@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from headrace import ConfigError, Headrace, Task
+from headrace import ConfigError, Headrace, StoreMisconfigured, Task
 from headrace.contrib.fastapi import get_headrace, lifespan
 from headrace.worker import Worker
 from tests.contrib.serving import free_port
@@ -159,6 +159,12 @@ def test_a_store_that_is_away_does_not_keep_the_web_process_from_starting(caplog
     with TestClient(site(app, note), raise_server_exceptions=False) as client:
         assert client.post("/notes", params={"text": "hello"}).status_code == 500
     assert "the web process starts without its store" in caplog.text
+
+
+def test_a_store_that_cannot_hold_jobs_does(tmp_path: Path) -> None:
+    app = Headrace(f"sqlite:///{tmp_path}")
+    with pytest.raises(StoreMisconfigured, match="is a directory"), TestClient(FastAPI(lifespan=lifespan(app))):
+        raise AssertionError("it must not start")
 
 
 def test_without_its_lifespan_the_error_says_how_to_run_it(sqlite_url: str) -> None:

@@ -12,7 +12,7 @@ SPEC = "tests.contrib.fastapi.shop:jobs"
 UVICORN = ("-m", "uvicorn", "tests.contrib.fastapi.shop:web", "--port", "{port}", "--log-level", "warning")
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
 def shop(request: pytest.FixtureRequest, unique_name: str, tmp_path: Path) -> Iterator[Shop]:
     yield from shops(request, unique_name, tmp_path)
 
@@ -27,6 +27,7 @@ def work(shop: Shop) -> None:
     shop.relay(SPEC)
 
 
+@pytest.mark.parametrize("shop", PLACES, indirect=True)
 def test_a_job_runs_once_its_order_is_committed(shop: Shop, web: Web) -> None:
     work(shop)
     assert web.order(1) == 201

@@ -12,7 +12,7 @@ FLASK = ("-m", "flask", "--app", "tests.contrib.flask.shop:create_app")
 WERKZEUG = (*FLASK, "run", "--port", "{port}")
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
 def shop(request: pytest.FixtureRequest, unique_name: str, tmp_path: Path) -> Iterator[Shop]:
     yield from shops(request, unique_name, tmp_path)
 
@@ -28,6 +28,7 @@ def work(shop: Shop) -> None:
         shop.process(*FLASK, "headrace", "outbox", "relay", ready=" started on ")
 
 
+@pytest.mark.parametrize("shop", PLACES, indirect=True)
 def test_a_job_runs_once_its_order_is_committed(shop: Shop, web: Web) -> None:
     work(shop)
     assert [web.order(1), web.order(2)] == [201, 201]

@@ -15,12 +15,13 @@ from headrace.worker import Exit, Worker
 
 logger = logging.getLogger("headrace.fastapi")
 
-Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
+Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]
+Own = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]  # with a state or without
 
 STATE = "headrace"  # where requests find the app: request.state.headrace
 
 
-def lifespan(app: Headrace, own: Lifespan | None = None, *, worker: Callable[[], Worker] | None = None) -> Lifespan:
+def lifespan(app: Headrace, own: Own | None = None, *, worker: Callable[[], Worker] | None = None) -> Lifespan:
     """A lifespan for FastAPI, Starlette or a router: `FastAPI(lifespan=lifespan(app))`.
 
     It makes the tables that are missing, and closes all connections at the end. A store that cannot be reached does not
