@@ -187,7 +187,6 @@ class Postgres(Database):
 class Mysql(Database):
     """MariaDB or MySQL with innodb_flush_log_at_trx_commit=1, as installed; a new database for each run."""
 
-    user = "mysql"
     old_snapshot = ("start transaction with consistent snapshot", "select 'held'")
 
     def __init__(self) -> None:
