@@ -54,10 +54,10 @@ class Process:
         self._process.kill()
         self._process.wait()
 
-    def stop(self) -> int:
-        """SIGTERM, and wait for its end; the exit code."""
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to end, and wait until it does; the exit code."""
         if self.running:
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(number)
         return self._process.wait(PATIENCE)
 
     def wait_for_log(self, text: str) -> None:

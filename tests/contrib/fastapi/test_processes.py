@@ -26,6 +26,17 @@ def test_a_web_process_with_a_worker_runs_its_own_jobs(shop: Shop) -> None:
     assert shop.jobs.jobs.workers() == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_web_process_that_is_told_to_stop_hands_back_what_does_not_end(shop: Shop, number: signal.Signals) -> None:
+    """The server keeps its signals: a worker that took them for itself would leave it hanging."""
+    web = shop.web(*UVICORN, SHOP_WORKER="1", SHOP_STUCK="1")
+    assert web.order(1) == 201
+    wait_until(shop.held.exists, PATIENCE, "the job to begin")
+    web.stop(number)
+    (queue,) = shop.jobs.jobs.queues()
+    assert (queue.running, queue.ready + queue.scheduled) == (0, 1)
+
+
 def test_jobs_of_a_killed_web_process_wait_for_the_next_one(shop: Shop) -> None:
     web = shop.web(*UVICORN, SHOP_WORKER="1", SHOP_STUCK="1")
     assert web.order(1) == 201
