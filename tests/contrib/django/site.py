@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -27,6 +28,7 @@ class Site:
         self.folder = folder
         self.environment = {
             **os.environ,
+            "PYTHONFAULTHANDLER": "1",
             "DJANGO_SETTINGS_MODULE": "djangoshop.settings",
             "SHOP_DATABASES": json.dumps(databases),
             "SHOP_HEADRACE": json.dumps(headrace),
@@ -71,7 +73,7 @@ class Site:
         log = self.folder / f"process-{len(self._processes)}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-W", "error", "-u", "manage.py", *arguments],
+                [sys.executable, "-u", "manage.py", *arguments],
                 cwd=HERE,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
@@ -112,11 +114,22 @@ class Site:
         return "\n".join(log.read_text(errors="replace") for log in self._logs)
 
     def stop(self) -> None:
-        """All processes."""
+        """All processes. One that does not end says where its threads stand."""
         for process in self._processes:
             process.terminate()
         for process in self._processes:
+            self.end(process)
+
+    def end(self, process: "subprocess.Popen[bytes]") -> int:
+        """SIGTERM, and its exit code."""
+        process.terminate()
+        try:
+            return process.wait(PATIENCE)
+        except subprocess.TimeoutExpired as error:
+            process.send_signal(signal.SIGABRT)
             process.wait(PATIENCE)
+            error.add_note(self._logs[self._processes.index(process)].read_text(errors="replace")[-6000:])
+            raise
 
 
 def own_database(url: str, name: str) -> tuple[dict[str, Any], str]:

@@ -21,8 +21,7 @@ def test_an_order_and_all_that_follows_commit_together(site: Site, port: int) ->
     site.watch(lambda: site.ask("/orders/2")["mails"] == ALL, "all mails of order 2")
     assert site.ask("/orders/1") == {"orders": 0, "mails": []}
     site.watch(lambda: site.ask(f"/results/{result}") == {"status": "SUCCESSFUL", "attempts": 1}, "the result")
-    worker.terminate()
-    assert worker.wait(60) == 0
+    assert site.end(worker) == 0
 
 
 def test_jobs_on_redis_travel_through_the_outbox(
