@@ -103,7 +103,7 @@ class Arguments:
         if _SUSPICIOUS.search(raw):
             self._check(named, values.find_lossy_number)
         try:
-            self._decode(raw)
+            self._decoder.decode(raw) if self._extra is None else self._decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._problem(error, named) from None
         if self._loose or self._loose_extra is not None:

@@ -43,7 +43,10 @@ class IdMaker:
     def __call__(self) -> str:
         """A new id."""
         with self._lock:
-            self._last = now = max(self._last + 1, self._clock.unix_us())
+            now = self._clock.unix_us()
+            if now <= self._last:
+                now = self._last + 1
+            self._last = now
             bits = self._random.getrandbits(62)
         return uuid7(now, bits)
 

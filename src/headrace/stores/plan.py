@@ -42,13 +42,14 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 class Load(msgspec.Struct, frozen=True, gc=False):
     """Many new rows for one table by the quickest way there is (`copy`), the statement by its name.
 
-    `types` are the columns', in the order of `rows`. The answer is True; it is False where one of the rows is there
-    already, and then none of them is stored while the transaction goes on.
+    `groups` are rows that follow each other and have the same values in all columns but the last two: those values, and
+    the last two of each row. `types` are the columns', in their order. The answer is True; it is False where one of the
+    rows is there already, and then none of them is stored while the transaction goes on.
     """
 
     sql: str
     types: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
+    groups: list[tuple[tuple[Any, ...], list[tuple[Any, Any]]]]
 
 
 Step = Statement | Call | Load

@@ -19,6 +19,7 @@ from headrace.drivers.postgres.connection import (
     is_midway,
     open_connection,
 )
+from headrace.drivers.postgres.loading import load
 from headrace.drivers.run import arun, run
 from headrace.stores.plan import Load, Plan, Statement, Step
 
@@ -98,12 +99,8 @@ class Line:
 
     def _load(self, step: Load) -> bool:
         connection = self.connection
-        connection.execute(b"savepoint headrace")
         try:
-            with connection.cursor().copy(self._statements.text(step.sql)) as copy:
-                copy.set_types(step.types)
-                for row in step.rows:
-                    copy.write_row(row)
+            connection.wait(load(connection.pgconn, self._statements.text(step.sql), step))
         except UniqueViolation:
             connection.execute(b"rollback to headrace")
             return False
@@ -179,12 +176,8 @@ class AsyncLine:
 
     async def _load(self, step: Load) -> bool:
         connection = self.connection
-        await connection.execute(b"savepoint headrace")
         try:
-            async with connection.cursor().copy(self._statements.text(step.sql)) as copy:
-                copy.set_types(step.types)
-                for row in step.rows:
-                    await copy.write_row(row)
+            await connection.wait(load(connection.pgconn, self._statements.text(step.sql), step))
         except UniqueViolation:
             await connection.execute(b"rollback to headrace")
             return False

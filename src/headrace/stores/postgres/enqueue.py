@@ -11,7 +11,7 @@ from headrace.stores.contract import BATCH
 from headrace.stores.plan import Load, Plan, Statement
 
 COPIED = 100  # from so many on, jobs are copied in
-COLUMNS = ("text", "text", "text", "text", "int4", *["int8"] * 5, "bool", "text", "int8", "bytea")
+COLUMNS = ("text", "text", "text", "int4", *["int8"] * 5, "bool", "text", "bytea")
 TRIES = 10  # looks at a unique key that is free whenever we look and taken whenever we write
 
 Answers = dict[str, ops.Enqueued]
@@ -24,6 +24,12 @@ def enqueue(op: ops.Enqueue, now: int | None, *, promoting: bool = True) -> Plan
 
     `promoting`: due jobs of the same queues become ready first, so that they are not overtaken.
     """
+    if (
+        len(op.jobs) == 1
+        and op.jobs[0].unique is None
+        and (yield from _store_one(op.jobs[0], now, promoting=promoting))
+    ):
+        return [ops.Enqueued("new", op.jobs[0].id)]
     runs = list(_runs(op.jobs))
     keyless = all(job.unique is None for job in op.jobs)
     copying = promoting and keyless and len(op.jobs) >= COPIED
@@ -42,6 +48,23 @@ def enqueue(op: ops.Enqueue, now: int | None, *, promoting: bool = True) -> Plan
     return answers
 
 
+def _store_one(job: ops.NewJob, now: int | None, *, promoting: bool) -> Plan[bool]:
+    """Store a job in the common case, that nothing is in its way; else nothing is done."""
+    params = {
+        "now": now,
+        "promoting": promoting,
+        "id": job.id,
+        "queue": job.queue,
+        "task": job.task,
+        "priority": job.priority,
+        "delay_us": max(0, job.delay_us),
+        "at_us": job.due_us,
+        "derived": job.derived,
+        "body": job.body,
+    }
+    return bool((yield Statement("enqueue.one", params, alone=True)))
+
+
 def _runs(jobs: Sequence[ops.NewJob]) -> Iterator[list[ops.NewJob]]:
     """Steps of at most `BATCH` jobs, none with the same id twice: a later one is answered by what the earlier did."""
     run: list[ops.NewJob] = []
@@ -58,32 +81,33 @@ def _runs(jobs: Sequence[ops.NewJob]) -> Iterator[list[ops.NewJob]]:
 
 def _copy(jobs: Sequence[ops.NewJob], now: int | None, promote: list[str]) -> Plan[bool]:
     """Store jobs the quick way, which is only for ids that are all new; else none is stored."""
-    params = {"now": now, "promote": promote, "most": BATCH, "ids": [job.id for job in jobs]}
+    ids = [job.id for job in jobs]
+    params = {"now": now, "promote": promote, "most": BATCH, "first": min(ids), "last": max(ids)}
     moment, unheard = (yield Statement("enqueue.look", params))[0]
-    if not unheard:
+    if not unheard and (yield Statement("enqueue.heard_of", {"ids": ids}))[0][0]:
         return False
-    stored: bool = yield Load("enqueue.copy", COLUMNS, [_row(job, moment) for job in jobs])
+    stored: bool = yield Load("enqueue.copy", COLUMNS, _groups(jobs, moment))
     return stored
 
 
-def _row(job: ops.NewJob, now: int) -> tuple[Any, ...]:
+def _groups(jobs: Sequence[ops.NewJob], now: int) -> list[tuple[tuple[Any, ...], list[tuple[Any, Any]]]]:
+    """Jobs that follow each other and differ in nothing but their ids and bodies, as most of a call do."""
+    groups = []
+    last: tuple[Any, ...] | None = None
+    rows: list[tuple[Any, Any]] = []
+    for job in jobs:
+        kind = (job.queue, job.task, job.priority, job.delay_us, job.due_us, job.derived)
+        if kind != last:
+            last, rows = kind, []
+            groups.append((_shared(job, now), rows))
+        rows.append((job.id, job.body))
+    return groups
+
+
+def _shared(job: ops.NewJob, now: int) -> tuple[Any, ...]:
     due = job.due_us if job.due_us is not None else now + max(0, job.delay_us)
-    return (
-        job.id,
-        job.queue,
-        job.task,
-        "ready" if due <= now else "scheduled",
-        job.priority,
-        now,
-        now,
-        now,
-        due,
-        max(now, due),
-        job.derived,
-        job.unique_until,
-        job.unique_us,
-        job.body,
-    )
+    state = "ready" if due <= now else "scheduled"
+    return job.queue, job.task, state, job.priority, now, now, now, due, max(now, due), job.derived
 
 
 def _store(
