@@ -125,19 +125,17 @@ def every_event_arrived(evidence: Evidence) -> Finding:
     for subscriber in SUBSCRIBERS:
         told = {(row.order_id, row.client_reference) for row in evidence.deliveries if row.subscriber == subscriber}
         wrong += [f"{subscriber} missed order {id}" for id, _ in sorted(created - told)]
-        wrong += [
-            f"{subscriber} heard of order {id} ({reference}), which is not there" for id, reference in told - created
-        ]
+        phantoms = sorted(told - created)
+        wrong += [f"{subscriber} heard of order {id} ({reference}), which is not there" for id, reference in phantoms]
     return _finding("every OrderCreated reached each subscriber", wrong, f"{len(created)} events to {len(SUBSCRIBERS)}")
 
 
 def one_job_per_event(evidence: Evidence) -> Finding:
     """However often relays died between publishing it and saying so."""
     jobs = {(row.subscriber, row.order_id, row.event_id, row.job_id, row.enqueued_us) for row in evidence.deliveries}
-    per_order = Counter((subscriber, order_id) for subscriber, order_id, *_ in jobs)
-    wrong = [
-        f"{count} jobs of {subscriber} for order {id}" for (subscriber, id), count in per_order.items() if count > 1
-    ]
+    per_order = Counter((subscriber, order_id) for subscriber, order_id, *_ in sorted(jobs))
+    doubled = [(count, *who) for who, count in per_order.items() if count > 1]
+    wrong = [f"{count} jobs of {subscriber} for order {id}" for count, subscriber, id in doubled]
     return _finding("no OrderCreated made two jobs of a subscriber", wrong, f"{len(jobs)} jobs")
 
 

@@ -87,7 +87,7 @@ class Director:
         self.after(0.60, self.killed_before_sending)
         self.after(0.70, self.merchant_outage)
         self.after(0.80, self.killed_after_sending)
-        self.after(0.90, self.killed_after_booking)
+        self.after(0.90, self.killed_at_booking)
         self.wait_for("all customers have ordered", lambda: not self.cast.customers.busy, 60)
         self.double_click()
         self.two_buyers_of_the_last_unit()
@@ -152,9 +152,10 @@ class Director:
         self.stage.note("a worker will die between sending a mail and noting it down")
         self.drill("confirmation_email.after_send")
 
-    def killed_after_booking(self) -> None:
-        """The payment is committed, the job has not been reported as done: it runs again, and books nothing."""
-        self.stage.note("a worker will die between booking a payment and reporting its job as done")
+    def killed_at_booking(self) -> None:
+        """Payment and end of the job commit together: before it both are undone, after it no run follows."""
+        self.stage.note("workers will die just before and just after they commit a payment")
+        self.drill("payment.before_commit")
         self.drill("payment.after_commit")
 
     def merchant_outage(self) -> None:

@@ -73,9 +73,26 @@ class Shop:
         wanted = "orders.Wanted(customer_email='a@mail.example', sku='teapot', quantity=1, client_reference='click-1')"
         return self.in_another_process(f"orders.place(database.database(), {wanted})")
 
+    @contextmanager
+    def ordering_in_another_process(self, reference: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Order after order, until the process is killed, or the block ends."""
+        wanted = f"orders.Wanted('a@mail.example', 'teapot', 1, f'{reference}-{{n}}')"
+        everything = f"[orders.place(database.database(), {wanted}) for n in itertools.count()]"
+        code = f"import itertools; from {SHOP} import database, orders; {everything}"
+        process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | self.environment)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
     def waiting(self) -> set[str]:
         """The ids of the jobs that wait."""
         return {job.id for job in self.module("jobs").app.jobs.list("ready").jobs}
+
+    def queued(self) -> dict[str, int]:
+        """How many jobs wait in each queue."""
+        return {queue.name: queue.ready for queue in self.module("jobs").app.jobs.queues()}
 
     def events(self) -> int:
         """How many events wait for a relay."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.checkout.conftest import Shop
+from tests.waiting import wait_until
 
 KILLED = -9
 
@@ -122,6 +124,19 @@ def test_killed_after_the_commit_all_of_it_is_there(shop: Shop) -> None:  # B117
 
     assert not shop.order().new
     assert (shop.orders(), shop.left("teapot"), len(shop.waiting()), shop.events()) == (1, 4, 2, 1)
+
+
+def test_killed_anywhere_there_are_as_many_orders_as_jobs_and_events(shop: Shop) -> None:  # B117
+    shop.stock("teapot", 100_000)
+    for victim in range(3):
+        before = shop.orders()
+        with shop.ordering_in_another_process(f"victim-{victim}") as process:
+            wait_until(lambda before=before: shop.orders() > before + random.randrange(20), 60, "some orders")
+            process.kill()
+    orders = shop.orders()
+    assert shop.left("teapot") == 100_000 - orders
+    assert shop.queued() == {"mail": orders, "webhooks": orders}
+    assert shop.events() == orders
 
 
 def test_a_drill_kills_one_process_and_only_there(shop: Shop) -> None:

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from examples.checkout.audit import SUBSCRIBERS
 from examples.checkout.cast import fresh_folder
 from examples.checkout.customers import assortment
 from examples.checkout.databases import place
 from examples.checkout.demo import SKUS, Director
 from examples.checkout.shop.models import Delivery, Item, Order
-
-SUBSCRIBER = "examples.checkout.shop.jobs.count_sale"
 
 
 class Saboteur(Director):
@@ -27,7 +26,7 @@ class Saboteur(Director):
         self.wait_for("all customers have ordered", lambda: not self.cast.customers.busy, 30)
         self.all_is_quiet()
         self.plant_an_order_without_jobs()
-        self.plant_a_second_job_for_an_event()
+        self.plant_second_jobs_for_an_event()
         self.all_is_quiet()
 
     def plant_an_order_without_jobs(self) -> None:
@@ -41,22 +40,23 @@ class Saboteur(Director):
             session.flush()
             self.lost = order.id
 
-    def plant_a_second_job_for_an_event(self) -> None:
-        """As a relay makes it that gives each job an id of its own."""
+    def plant_second_jobs_for_an_event(self) -> None:
+        """As a relay makes them that gives each job an id of its own."""
         with self.cast.database.reading() as session:
-            known = session.scalars(select(Delivery).where(Delivery.subscriber == "count_sale")).first()
+            known = session.scalars(select(Delivery)).first()
             assert known is not None
             order = session.get_one(Order, known.order_id)
-            self.doubled = order.id
+            self.doubled, self.doubled_cents = order.id, order.total_cents
             columns = ("client_reference", "sku", "quantity", "total_cents")
             payload = {"order_id": order.id} | {name: getattr(order, name) for name in columns}
-
-        @self.cast.store.task(name=SUBSCRIBER, queue="books")
-        def count_sale(order: dict[str, Any], event: dict[str, Any]) -> None:
-            """As another program would call it."""
-
         event = {"id": known.event_id, "type": "OrderCreated", "aggregate_type": "Order", "created_us": 1}
-        count_sale.enqueue(order=payload, event=event | {"aggregate_id": str(order.id)})
+        for subscriber in SUBSCRIBERS:
+
+            @self.cast.store.task(name=f"examples.checkout.shop.jobs.{subscriber}", queue="books")
+            def another(order: dict[str, Any], event: dict[str, Any]) -> None:
+                """As another program would call it."""
+
+            another.enqueue(order=payload, event=event | {"aggregate_id": str(order.id)})
 
 
 @pytest.mark.timeout(180)
@@ -70,13 +70,17 @@ def test_an_order_without_its_jobs_and_a_doubled_event_are_named(
         report = director.run()
     off = {finding.claim: finding.found for finding in report.findings if not finding.ok}
     lost = director.lost
-    missed = ", ".join(f"{subscriber} missed order {lost}" for subscriber in ("book_payment", "count_sale"))
+    missed = ", ".join(f"{subscriber} missed order {lost}" for subscriber in SUBSCRIBERS)
+    doubled = director.doubled
+    money = f"order {lost}: 1990 not booked, order {doubled}: {director.doubled_cents} too much"
     assert off == {
         "every order has one mail": f"missing confirmation_email-{lost}",
         "every order has one webhook": f"missing merchant_webhook-{lost}",
         "every OrderCreated reached each subscriber": missed,
-        "no OrderCreated made two jobs of a subscriber": f"2 jobs of count_sale for order {director.doubled}",
-        "the ledger has one payment per order": f"order {lost}: 1990 not booked",
+        "no OrderCreated made two jobs of a subscriber": ", ".join(
+            f"2 jobs of {subscriber} for order {doubled}" for subscriber in SUBSCRIBERS
+        ),
+        "the ledger has one payment per order": money,
         "the statistics count every unit once": f"{SKUS[0]}: 2 sold, 1 counted",
         "every order page says confirmed": f"order {lost}: pending",
         "the poison job failed, and it alone": "none failed",  # there was none this evening
