@@ -1,6 +1,7 @@
 """Group commit for concurrent enqueues: while one is in flight, the jobs of other callers gather for the next.
 
-There are no timers: a lone caller waits for nothing, and fifty at once share one round trip.
+There are no timers: a lone caller waits for nothing, and fifty at once share one round trip. Many jobs of one call are
+made ready while those before them are in flight.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
 
 from headrace.core.operations import Enqueue, Enqueued, NewJob
 from headrace.errors import StoreUnavailable
 from headrace.sending import CAP_S, FIRST_S, App, Sender, as_new
+
+R = TypeVar("R")
 
 MOST = 1_000  # jobs of one operation
 
@@ -168,3 +172,42 @@ class Line:
 def _fail(entry: Waiting, error: Exception) -> None:
     if not entry.answer.done():
         entry.answer.set_exception(error)
+
+
+async def send_ahead(
+    pieces: Iterable[list[NewJob]], send: Callable[[list[NewJob]], Awaitable[list[R]]], answers: list[R]
+) -> None:
+    """Send all `pieces` in chunks of `MOST`, one at a time; `answers` grow as the store gives them.
+
+    Between two pieces the loop does what else there is to do. Where one cannot be made, what is in flight still ends
+    first, and counts.
+    """
+    in_flight: asyncio.Future[list[R]] | None = None
+    try:
+        async for chunk in _chunks(pieces):
+            before, in_flight = in_flight, None
+            if before is not None:
+                answers += await before
+            in_flight = asyncio.ensure_future(send(chunk))
+    except Exception:
+        if in_flight is not None:
+            answers += await in_flight
+        raise
+    except BaseException:
+        if in_flight is not None:
+            in_flight.cancel()
+        raise
+    if in_flight is not None:
+        answers += await in_flight
+
+
+async def _chunks(pieces: Iterable[list[NewJob]]) -> AsyncIterator[list[NewJob]]:
+    chunk: list[NewJob] = []
+    for piece in pieces:
+        chunk += piece
+        if len(chunk) >= MOST:
+            yield chunk
+            chunk = []
+        await asyncio.sleep(0)
+    if chunk:
+        yield chunk

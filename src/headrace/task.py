@@ -33,6 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the established short name for a return type
 
 CHUNK = 1_000  # jobs of one operation of enqueue_many
+PIECE = 50  # jobs that are made without letting the loop do anything else
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -199,11 +200,16 @@ class Task(Generic[P, R]):
     async def aenqueue_many(
         self, calls: Iterable[Mapping[str, Any] | tuple[Any, ...]], *, spread_over: When | None = None
     ) -> list[Job]:
-        """The same, awaited."""
+        """The same, awaited. While one chunk is on its way to the store, the next one is read and made ready."""
+        from headrace.coalesce import send_ahead  # noqa: PLC0415 - a caller without a loop need not load asyncio
+
         jobs: list[Job] = []
         try:
-            for chunk in self._chunks(calls, spread_over):
-                jobs += await self._asend(chunk)
+            if self.sending.transaction is None:
+                await send_ahead(self._chunks(calls, spread_over, PIECE), self._asend, jobs)
+            else:
+                for chunk in self._chunks(calls, spread_over):
+                    jobs += await self._asend(chunk)
         except Exception as error:
             _note(error, jobs)
             raise
@@ -327,7 +333,7 @@ class Task(Generic[P, R]):
                 )
 
     def _chunks(
-        self, calls: Iterable[Mapping[str, Any] | tuple[Any, ...]], spread_over: When | None
+        self, calls: Iterable[Mapping[str, Any] | tuple[Any, ...]], spread_over: When | None, size: int = CHUNK
     ) -> Iterator[list[NewJob]]:
         if self.sending.id is not None:
             raise ConfigError(
@@ -339,7 +345,7 @@ class Task(Generic[P, R]):
             step_us = duration_us("spread_over", spread_over) / max(1, len(calls))
         place = 0
         rest = iter(calls)
-        while chunk := list(islice(rest, CHUNK)):
+        while chunk := list(islice(rest, size)):
             jobs = []
             for arguments in chunk:
                 args, kwargs = _split(arguments, place)

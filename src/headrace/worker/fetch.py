@@ -29,7 +29,7 @@ AHEAD_MOST = 2_000  # more makes no worker quicker, and each costs memory
 
 
 class Pace:
-    """How many jobs a second this worker ends, smoothed over about a second."""
+    """How many jobs a second this worker ends. Quick to believe that it has become faster, slow the other way."""
 
     def __init__(self) -> None:
         self._finished = 0
@@ -41,7 +41,7 @@ class Pace:
         if now - self._at < 0.1:
             return
         sample = (finished - self._finished) / (now - self._at)
-        weight = min(1.0, now - self._at)
+        weight = 0.5 if sample > self.rate else min(1.0, now - self._at)  # within about 0.2 s, or a second
         self.rate += (sample - self.rate) * weight
         self._finished, self._at = finished, now
 
