@@ -1,7 +1,8 @@
 """A TCP proxy that misbehaves on request. Runs in a thread of its own, so plain and async tests use it alike.
 
 The faults of a network, each by name: latency (late), cut (reset), refuse (nobody listens), swallow (half-open: bytes
-vanish, nothing is closed), drop_reply (the request arrives, the answer is lost: the caller cannot know which).
+vanish, nothing is closed), drop_request (it does not arrive), drop_reply and drop_answer (it arrives, the answer is
+lost: the caller cannot know which of the two it was).
 """
 
 import asyncio
@@ -36,6 +37,26 @@ class _Link:
             writer.transport.abort()
 
 
+@dataclass(eq=False)
+class _Loss:
+    """A request whose answer is to be lost, or which is to be lost itself; or an answer."""
+
+    containing: bytes
+    skip: int = 0  # others like it that are let through first
+    arrives: bool = True
+
+
+def _struck(losses: list[_Loss], data: bytes) -> _Loss | None:
+    """The loss that is due with these bytes, which is over then."""
+    for loss in losses:
+        if loss.containing in data:
+            if not loss.skip:
+                losses.remove(loss)
+                return loss
+            loss.skip -= 1
+    return None
+
+
 class Proxy:
     """Stands before the server of `url`. Every method may be called from any thread, and again."""
 
@@ -45,12 +66,13 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._listener: asyncio.Server | None = None
         self._links: set[_Link] = set()
-        self._doom: list[bytes] = []
+        self._losses: list[_Loss] = []
+        self._unheard: list[_Loss] = []
         self._swallowing = False
         self.latency = 0.0  # seconds, added to every chunk in both directions
         self.port = 0
         self.accepted = 0  # connections so far
-        self.dropped = 0  # answers lost so far
+        self.dropped = 0  # requests and answers lost so far
 
     @property
     def url(self) -> str:
@@ -84,9 +106,26 @@ class Proxy:
         """Half-open: what either side sends vanishes from now on. Bytes that vanished do not come back."""
         self._swallowing = on
 
-    def drop_reply(self, containing: bytes = b"", times: int = 1) -> None:
-        """Deliver the next `times` requests that hold `containing`, and reset each connection before its answer."""
-        self._doom += [containing] * times
+    def drop_reply(self, containing: bytes = b"", times: int = 1, skip: int = 0) -> None:
+        """Deliver the next `times` requests that hold `containing`, and reset each connection before its answer.
+
+        `skip`: how many such requests are let through before.
+        """
+        self._losses += [_Loss(containing, skip) for _ in range(times)]
+
+    def drop_request(self, containing: bytes = b"", skip: int = 0) -> None:
+        """Reset the connection of the next request that holds `containing`, of which nothing arrives."""
+        self._losses.append(_Loss(containing, skip, arrives=False))
+
+    def drop_answer(self, containing: bytes, skip: int = 0) -> None:
+        """Reset the connection instead of delivering the next answer that holds `containing`."""
+        self._unheard.append(_Loss(containing, skip))
+
+    def forgive(self) -> bool:
+        """Lose nothing any more; answers whether there was something left to be lost."""
+        left = [*self._losses, *self._unheard]
+        self._losses, self._unheard = [], []
+        return bool(left)
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_ANSWER_WITHIN)
@@ -132,18 +171,21 @@ class Proxy:
 
     async def _requests(self, reader: asyncio.StreamReader, link: _Link) -> None:
         while data := await self._read(reader, link):
-            for wanted in self._doom:
-                if wanted in data:
-                    self._doom.remove(wanted)
-                    link.doomed = True
-                    break
+            if (loss := _struck(self._losses, data)) is not None:
+                if not loss.arrives:
+                    self.dropped += 1
+                    link.reset()
+                    return
+                link.doomed = True
             link.server.write(data)
         with contextlib.suppress(OSError):
             link.server.write_eof()
 
     async def _answers(self, reader: asyncio.StreamReader, link: _Link) -> None:
         while data := await self._read(reader, link):
-            if link.doomed:  # an answer exists, so the server has carried the request out
+            if (
+                link.doomed or _struck(self._unheard, data) is not None
+            ):  # an answer exists, so the server has carried the request out
                 self.dropped += 1
                 link.reset()
                 return

@@ -122,6 +122,20 @@ def test_the_proxy_drops_one_reply_of_a_request_carried_out(proxy: Proxy, unique
         assert through.incr(unique_name) == 2
 
 
+def test_the_proxy_loses_a_request_before_it_arrives(proxy: Proxy, unique_name: str) -> None:
+    with client(proxy.url) as through:
+        proxy.drop_request(containing=b"INCR", skip=1)
+        assert through.incr(unique_name) == 1
+        with pytest.raises(Gone):
+            through.incr(unique_name)
+        assert proxy.dropped == 1
+        assert not proxy.forgive()
+        assert through.incr(unique_name) == 2
+        proxy.drop_reply(containing=b"INCR")
+        assert proxy.forgive()
+        assert through.incr(unique_name) == 3
+
+
 def test_waiting_in_vain_says_for_what() -> None:
     with pytest.raises(AssertionError, match="for the moon"):
         wait_until(lambda: False, timeout=0.01, what="the moon")

@@ -21,12 +21,15 @@ STORES = ("memory", "sqlite", "redis", "redis_slots", *DATABASES)  # redis_slots
 COLOURS = ("sync", "async")
 
 
-def open_driver(kind: str, clock: Callable[[], int], request: pytest.FixtureRequest) -> Any:
-    """A driver on a store of its own: a new file, new keys, empty tables. May be called often in one test."""
+def open_driver(kind: str, clock: Callable[[], int], request: pytest.FixtureRequest, url: str = "") -> Any:
+    """A driver on a store of its own: a new file, new keys, empty tables. May be called often in one test.
+
+    `url`: another way to the server of a database.
+    """
     if kind == "memory":
         return MemoryDriver(MemoryStore(now=clock))
     if kind in (*DATABASES, POOLED):
-        return _on_tables(kind, clock, request)
+        return _on_tables(kind, clock, request, url)
     name = f"t{uuid.uuid4().hex[:15]}"
     if kind == "sqlite":
         from headrace.drivers.sqlite import SQLiteDriver
@@ -42,10 +45,10 @@ def open_driver(kind: str, clock: Callable[[], int], request: pytest.FixtureRequ
     )
 
 
-def _on_tables(kind: str, clock: Callable[[], int], request: pytest.FixtureRequest) -> Any:
+def _on_tables(kind: str, clock: Callable[[], int], request: pytest.FixtureRequest, url: str) -> Any:
     """A driver that gives its tables back when it is closed."""
     prefixes: Prefixes = request.getfixturevalue("postgres_prefixes" if kind == POOLED else f"{kind}_prefixes")
-    url: str = request.getfixturevalue(f"{kind}_url")
+    url = url or request.getfixturevalue(f"{kind}_url")
     prefix, give_back = prefixes.lend()
     driver: Any
     if kind in ("postgres", POOLED):

@@ -1,0 +1,117 @@
+"""Between us and a database the network is cut: a request of an operation does not arrive, or its answer is lost.
+
+The last request commits. A driver never sends it again by itself, since it cannot know whether it was carried out: the
+operation ends in an error, all of it was done or nothing, and repeating it ends as if all had gone well.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+
+from headrace.core.operations import Operation
+from headrace.errors import StoreUnavailable
+from headrace.testing.clock import VirtualClock
+from headrace.testing.conformance import Harness
+from tests.contract.stores import COLOURS, DATABASES, in_colour, open_driver
+from tests.contract.test_crash_points import comparable, reference, see
+from tests.contract.views import check_whole
+from tests.contract.world import World, operations
+from tests.proxy import Proxy
+
+ALIKE = ("cancel ", "prune by", "enqueue again")  # shorter ways through what others go through as well
+WRITES = [
+    name
+    for name, operation in operations(reference())
+    if operation.writes and operation.needs_schema and not name.startswith(ALIKE)
+]
+BOTH_COLOURS = {"enqueue many", "claim", "settle many"}
+CASES = [
+    (kind, colour, name)
+    for kind in DATABASES
+    for number, name in enumerate(WRITES)
+    for colour in COLOURS
+    if name in BOTH_COLOURS or colour == COLOURS[number % 2]
+]
+MOST = 12  # requests of one operation
+READY = b"Z\0\0\0\5I"  # PostgreSQL: ready for the next query, in no transaction
+
+Lose = Callable[[Proxy], None]
+
+
+def end_of_transaction(kind: str, proxy: Proxy, skip: int) -> None:
+    """Lose the answer that ends one: to a commit, or to a statement that is complete in itself."""
+    if kind == "postgres":  # the text of a statement that has been prepared is not sent again
+        proxy.drop_answer(READY, skip)
+    else:
+        proxy.drop_reply(b"commit", skip=skip)
+
+
+class Scene:
+    """One operation on the world, on a store behind the proxy."""
+
+    def __init__(self, case: tuple[str, str, str], request: pytest.FixtureRequest) -> None:
+        self.kind, self.colour, self.name = case
+        self.request = request
+        factory: Callable[[str], Proxy] = request.getfixturevalue("proxy_factory")
+        self.proxy = factory(request.getfixturevalue(f"{self.kind}_url"))
+        world = reference()
+        self.before = see(world.harness)
+        world.harness.run(dict(operations(world))[self.name])
+        self.after = see(world.harness)
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[Harness, Operation[object]]]:
+        clock = VirtualClock()
+        driver = open_driver(self.kind, clock, self.request, self.proxy.url)
+        with in_colour(driver, self.colour) as run:
+            harness = Harness(run, clock)
+            operation = dict(operations(World(harness)))[self.name]
+            if self.kind == "postgres":
+                driver._mine().bell.close()  # it sends what it has kept: no hint comes between
+            yield harness, operation
+
+    def play(self, lose: Lose) -> str:
+        """What is there when something has been lost: "nothing", "all", or "unharmed": there was nothing to lose."""
+        with self.opened() as (harness, operation):
+            lose(self.proxy)
+            try:
+                harness.run(operation)
+            except StoreUnavailable:
+                assert not self.proxy.forgive()
+            else:  # or a hint was lost, which came after it
+                self.proxy.forgive()
+                assert see(harness) == self.after
+                return "unharmed"
+            seen = see(harness)
+            check_whole(seen)
+            harness.run(operation)
+            assert see(harness) == self.after
+            assert comparable(seen) in (comparable(self.before), comparable(self.after))
+            return "nothing" if comparable(seen) == comparable(self.before) else "all"
+
+
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+def test_what_is_lost_on_the_way_is_done_wholly_or_not_at_all(
+    case: tuple[str, str, str], request: pytest.FixtureRequest
+) -> None:
+    scene = Scene(case, request)
+    for number in range(MOST):  # not the same number each time, since some requests go together
+        found = scene.play(partial(Proxy.drop_request, skip=number))
+        assert number or found == "nothing"  # later ones may be no more than the end of what has been carried out
+        if found == "unharmed":
+            break
+    if comparable(scene.before) == comparable(scene.after):
+        return
+    ends: list[str] = []
+    skip = 0  # not the same for each connection, since one prepares a statement when it has seen it before
+    while "all" not in ends and len(ends) < MOST:
+        ends.append(scene.play(partial(end_of_transaction, scene.kind, skip=skip)))
+        skip = skip + 1 if ends[-1] == "nothing" else max(0, skip - 1)
+    assert ends[-1] == "all", ends
+
+
+def test_the_cut_commits_are_of_every_kind() -> None:
+    assert {kind for kind, _, _ in CASES} == set(DATABASES)
+    assert {name for _, _, name in CASES} == set(WRITES) > BOTH_COLOURS
