@@ -378,16 +378,6 @@ def test_a_long_transaction_of_somebody_else_does_not_make_each_claim_walk_over_
         assert heads.floors("w", ["q"])[0][1] < 0  # a look that finds the end of the line is followed by a whole one
 
 
-def test_many_jobs_go_in_among_others_and_only_those_that_are_known_exist(driver: PostgresDriver) -> None:
-    """Two producers at the same time: their ids lie between each other's."""
-    evens, odds = [job(f"{n:04}") for n in range(0, 400, 2)], [job(f"{n:04}") for n in range(1, 401, 2)]
-    assert {answer.status for answer in driver.run(enqueue(*evens))} == {"new"}
-    assert {answer.status for answer in driver.run(enqueue(*odds))} == {"new"}
-    again = driver.run(enqueue(*[job("0000x"), *odds[:150]]))
-    assert [answer.status for answer in again] == ["new", *["exists"] * 150]
-    assert len(driver.run(claim(1, 1000)).jobs) == 401
-
-
 def test_a_key_that_never_stays_long_enough_is_an_error_in_the_end() -> None:
     """A plan gives up instead of looking for ever."""
     plan = PostgresStore().plan(enqueue(job("a", unique="k")))

@@ -1,4 +1,4 @@
-"""Plans of statements that run for every job must not depend on when statistics were taken."""
+"""What statements read that run for every job: plans must not depend on when statistics were taken."""
 
 import re
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from headrace.drivers.paramstyle import names
 from headrace.drivers.postgres import PostgresDriver
 from headrace.drivers.postgres.address import PINS
 from tests.process.postgres_jobs import open_driver, plain
+from tests.process.redis_jobs import claim, enqueue, job
 
 WAITING = """\
 insert into {name}_jobs (id, queue, task, state, token, created_us, base_us, due_us, since_us, body)
@@ -53,3 +54,13 @@ def test_a_claim_is_ended_by_its_id_whatever_the_statistics(
     plan = plan_of(driver, postgres_url, name)
     assert f"{unique_name}_jobs_pkey" in plan
     assert f"{unique_name}_jobs_running" not in plan
+
+
+def test_many_jobs_go_in_among_others_and_only_those_that_are_known_exist(driver: PostgresDriver) -> None:
+    """Two producers at the same time: their ids lie between each other's."""
+    evens, odds = [job(f"{n:04}") for n in range(0, 400, 2)], [job(f"{n:04}") for n in range(1, 401, 2)]
+    assert {answer.status for answer in driver.run(enqueue(*evens))} == {"new"}
+    assert {answer.status for answer in driver.run(enqueue(*odds))} == {"new"}
+    again = driver.run(enqueue(*[job("0000x"), *odds[:150]]))
+    assert [answer.status for answer in again] == ["new", *["exists"] * 150]
+    assert len(driver.run(claim(1, 1000)).jobs) == 401
