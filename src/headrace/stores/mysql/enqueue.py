@@ -19,12 +19,10 @@ from headrace.stores.mysql.text import fitting, held, light_steps, raised, raw, 
 from headrace.stores.plan import Plan, Statement
 
 DRAW = 10_000_000  # places under one number that was drawn
+PLAIN = (0, 0, None, None, b"end", 0)  # the options of most jobs, and what their columns hold by themselves
 ROOM = b" " * 64  # for the worker's name and what else a claim writes into a row
 
 Row = tuple[Any, ...]
-
-
-_DERIVED = 12  # its field in a row
 
 
 class New(msgspec.Struct, frozen=True, gc=False):
@@ -35,6 +33,11 @@ class New(msgspec.Struct, frozen=True, gc=False):
     key: bytes | None  # within its queue
     place: int
     row: Row
+    options: Row  # the columns that a plain job leaves as they are
+
+    def whole_row(self) -> Row:
+        """The row with all its columns."""
+        return (*self.row[:-1], *self.options, self.row[-1])
 
 
 class Found(msgspec.Struct):
@@ -76,12 +79,10 @@ def _new(job: ops.NewJob, now: int, place: int) -> New:
     due = job.due_us if job.due_us is not None else now + max(0, job.delay_us)
     waits = due > now
     turn = due if waits else -job.priority
-    row = (
-        *(id, queue, task, b"scheduled" if waits else b"ready", job.priority, turn, place),
-        *(now, now, now, due, max(now, due)),
-        *(int(job.derived), unique, key, raw(job.unique_until), job.unique_us, ROOM, job.body),
-    )
-    return New(job, id, key, place, row)
+    state = b"scheduled" if waits else b"ready"
+    row = (id, queue, task, state, turn, place, now, now, now, due, max(now, due), ROOM, job.body)
+    options = (job.priority, int(job.derived), unique, key, raw(job.unique_until), job.unique_us)
+    return New(job, id, key, place, row, options)
 
 
 class _Entry:
@@ -104,6 +105,8 @@ class _Entry:
 
     def _independent(self, left: list[New]) -> tuple[list[New], list[New]]:
         """Those that no earlier one can stand in the way of. One round, unless ids or keys repeat."""
+        if len({new.id for new in left}) == len(left) and all(new.key is None for new in left):
+            return left, []
         ids: set[bytes] = set()
         keys: set[bytes] = set()
         some: list[New] = []
@@ -117,15 +120,7 @@ class _Entry:
         return some, later
 
     def _decide(self, some: list[New]) -> Plan[None]:
-        # in one order for all producers, so that they wait for each other and never in a circle
-        entering = sorted(
-            (new for new in some if new.key not in self._holders), key=lambda new: (new.key or b"", new.id)
-        )
-        whole = True
-        for rows in light_steps([new.row for new in entering]):
-            yield Statement("enqueue.insert", many=rows)
-            whole = whole and (yield from self._all_entered(rows))
-        if whole and len(entering) == len(some):
+        if (yield from self._enter(some)):
             for new in some:
                 self._answer(new, "new")
             return
@@ -149,17 +144,21 @@ class _Entry:
         yield from self._raise_tokens(found)
         yield from self._ask_keys(unsure)
 
-    def _all_entered(self, rows: Sequence[Row]) -> Plan[bool]:
-        """Whether each of these rows got in, and none of their ids has ended: then there is nothing more to look at.
-
-        Not asked in a caller's transaction, whose library may count in its own way, nor where ids were given: those
-        are no neighbours.
-        """
-        if self._borrowed or any(row[_DERIVED] for row in rows):
-            return False
-        ids = [row[0] for row in rows]
-        answer = yield Statement("enqueue.entered", {"first": min(ids), "last": max(ids)})
-        return bool(answer[0][0] == len(rows) and not answer[0][1])
+    def _enter(self, some: Sequence[New]) -> Plan[bool]:
+        """Insert what may get in; whether it is known already that all of it did."""
+        # in one order for all producers, so that they wait for each other and never in a circle
+        entering = sorted(
+            (new for new in some if new.key not in self._holders), key=lambda new: (new.key or b"", new.id)
+        )
+        plain = all(new.options == PLAIN for new in entering)
+        name = "enqueue.insert_plain" if plain else "enqueue.insert"
+        # not asked in a caller's transaction, whose library may count in its own way, nor where ids were given: those
+        # are no neighbours
+        whole = not self._borrowed and len(entering) == len(some) and not any(new.job.derived for new in some)
+        for rows in light_steps([new.row if plain else new.whole_row() for new in entering]):
+            yield Statement(name, many=rows, mute=True)
+            whole = whole and (yield from _all_entered(rows))
+        return whole
 
     def _answer(self, new: New, status: Any, id: bytes | None = None) -> None:
         self._answers[new.place] = ops.Enqueued(status, new.job.id if id is None else text(id))
@@ -206,6 +205,13 @@ class _Entry:
                 self._answer(new, "exists")  # under its id, and invisible to an old snapshot
             else:
                 self._answer(new, "duplicate", holder)
+
+
+def _all_entered(rows: Sequence[Row]) -> Plan[bool]:
+    """Whether each of these rows got in, and none of their ids has ended: then there is nothing more to look at."""
+    ids = [row[0] for row in rows]
+    answer = yield Statement("enqueue.entered", {"first": min(ids), "last": max(ids)})
+    return bool(answer[0][0] == len(rows) and not answer[0][1])
 
 
 def find_holders(keys: Sequence[bytes | None]) -> Plan[dict[bytes, bytes]]:

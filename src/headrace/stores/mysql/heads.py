@@ -17,7 +17,7 @@ SLOW_US = 1_000  # a claim that took longer than this,
 SLOW_JOB_US = 20  # and this for each of its jobs, has most likely met dead rows
 PATIENCE = 10  # times its cost that may pass until the next whole look
 MOST = 1000  # workers remembered
-MOST_CLAIMS = 100_000  # claims remembered
+MOST_CLAIMS = 20_000  # claims remembered
 
 Place = tuple[int, int]  # (turn, place)
 

@@ -46,7 +46,7 @@ def _finish_or_settle(
     some: Sequence[ops.Outcome], override: int | None, heads: Heads
 ) -> Plan[tuple[list[bool], int | None]]:
     """Those of one kind together, at less cost; the others, and all where one of these has lost its lease, by rows."""
-    plain = [outcome for outcome in some if _is_plain(outcome) and heads.was_claimed(raw(outcome.id), outcome.token)]
+    plain = [outcome for outcome in some if heads.was_claimed(raw(outcome.id), outcome.token) and _is_plain(outcome)]
     now: int | None = None
     if plain and len({outcome.id for outcome in some}) == len(some):
         now = yield from _finish(plain, override)

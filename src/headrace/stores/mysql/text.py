@@ -12,6 +12,7 @@ from headrace.errors import InvalidArguments
 V = TypeVar("V")
 
 STEP = 500  # values of one list: MariaDB plans lists of 1,000 and more in another way
+ROWS = 1_000  # rows of one statement
 STEP_BYTES = 2_000_000  # of one statement's bodies; they travel as hexadecimal digits, and a packet may hold 16 MB
 
 LONGEST = {"id": 800, "queue": 255, "task": 1000, "unique key": 2000, "worker": 255}  # bytes; the columns' widths
@@ -88,7 +89,7 @@ def light_steps(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...
     some: list[tuple[Any, ...]] = []
     size = 0
     for row in rows:
-        if some and (len(some) == STEP or size + len(row[-1]) > STEP_BYTES):
+        if some and (len(some) == ROWS or size + len(row[-1]) > STEP_BYTES):
             yield some
             some, size = [], 0
         some.append(row)

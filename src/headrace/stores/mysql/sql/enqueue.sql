@@ -17,8 +17,15 @@ from (select 1 as one) as always left join headrace_queues as q on q.name in :qu
 -- What is there already stays as it is: no duplicate is an error. Waits for transactions that hold the same id or key.
 -- `reason` comes as blanks: room for what a claim writes, so that no full page of the table has to be split for it.
 insert into headrace_jobs (
-    id, queue, task, state, priority, turn, place, token, created_us, base_us, due_us, since_us,
-    derived, unique_key, held_key, unique_until, unique_us, reason, body
+    id, queue, task, state, turn, place, token, created_us, base_us, due_us, since_us, reason,
+    priority, derived, unique_key, held_key, unique_until, unique_us, body
+) values :rows
+on duplicate key update id = headrace_jobs.id;
+
+-- name: insert_plain
+-- The same where priority, unique key and all that goes with it are as they mostly are: a third of the values fewer.
+insert into headrace_jobs (
+    id, queue, task, state, turn, place, token, created_us, base_us, due_us, since_us, reason, body
 ) values :rows
 on duplicate key update id = headrace_jobs.id;
 
