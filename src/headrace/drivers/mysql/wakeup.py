@@ -15,8 +15,8 @@ from headrace.drivers.mysql.aline import AsyncLine
 from headrace.errors import StoreError
 from headrace.stores.plan import Plan
 
-QUICK_S, SLOW_S = 0.01, 0.04  # between two looks: soon after work was found, and when there has been none for a while
-QUICK_FOR_S = 10.0
+QUICK_S, SLOW_S = 0.005, 0.06  # between two looks: soon after work was found, and when there has been none for a while;
+SHARE = 1 / 200  # in between it is this part of the time since: who has waited for long will not mind a little more
 LONGEST_S = 1.0  # where every look finds jobs that no claim gets, since others hold them
 BACKOFF_S = (0.05, 2.0)  # between attempts to connect, growing from the first to the second
 
@@ -131,8 +131,8 @@ class MySQLWakeup:
                 await self._ask(line, watch.leave())
 
     def _pause(self, now: float) -> float:
-        quick = now - self._worked_at < QUICK_FOR_S
-        return min(LONGEST_S, (QUICK_S if quick else SLOW_S) * 2.0 ** min(max(0, self._vain - 2), 10))
+        pause = min(SLOW_S, max(QUICK_S, (now - self._worked_at) * SHARE))
+        return min(LONGEST_S, pause * 2.0 ** min(max(0, self._vain - 2), 10))
 
     @staticmethod
     async def _ask(line: AsyncLine, plan: Plan[Any]) -> Any:
