@@ -1,4 +1,4 @@
-"""The examples of docs/fastapi.md and docs/flask.md run, and print what stands beside their `print`s."""
+"""The examples of docs/django.md, docs/fastapi.md and docs/flask.md run, and print what stands beside their `print`s."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 EXAMPLES = [
     pytest.param(block, id=f"{page}-{number}")
-    for page in ("fastapi", "flask")
+    for page in ("django", "fastapi", "flask")
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL), 1)
 ]
 SAYS = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
@@ -29,4 +29,4 @@ def test_the_examples_run(block: str, tmp_path: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) >= 2
+    assert len(EXAMPLES) >= 4

@@ -24,7 +24,7 @@ def test_it_hands_on_and_answers_with_our_exit_codes(shop: Site) -> None:
 def test_it_knows_the_tasks_of_all_apps(shop: Site) -> None:
     shop.manage("headrace", "enqueue", "djangoshop.orders.tasks.fail", "text=once", "--traceback")
     shop.manage("migrate")
-    assert "stopped after 1 jobs" in shop.manage("headrace", "work", "--burst")
+    assert "stopped after 1 job" in shop.manage("headrace", "work", "--burst")
     assert "ValueError" in shop.manage("headrace", "failed", "list")
 
 
