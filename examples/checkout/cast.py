@@ -77,9 +77,9 @@ class Cast:
 
     def enter(self) -> None:
         """Fill the shelves and start everything. Raises StoreError if there is no place for the jobs."""
-        self.database.create_tables()
         self.store.jobs.queues()
         self.store.outbox.view()
+        self.database.create_tables()
         with self.database.writing() as session:
             session.add_all(Item(sku=sku, stock=stock) for sku, stock in self.stock_before.items())
         self.mail.up()

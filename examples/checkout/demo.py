@@ -81,10 +81,11 @@ class Director:
         self.cast.customers.arrive(assortment(self.wanted, SKUS), self.per_second)
         self.relays_are_killed_all_the_time()
         self.after(0.10, self.mail_outage)
-        self.after(0.40, self.worker_is_killed_at_work)
-        self.after(0.45, self.poison_job)
-        self.after(0.50, self.web_servers_are_killed)
-        self.after(0.60, self.killed_before_sending)
+        self.after(0.35, self.worker_is_killed_at_work)
+        self.after(0.40, self.poison_job)
+        self.after(0.45, self.web_server_is_killed)
+        self.after(0.55, self.killed_before_sending)
+        self.after(0.65, self.killed_between_statements)
         self.after(0.70, self.merchant_outage)
         self.after(0.80, self.killed_after_sending)
         self.after(0.90, self.killed_at_booking)
@@ -118,10 +119,14 @@ class Director:
         self.cast.mail.up()
         self.stage.note("the mail server is back")
 
-    def web_servers_are_killed(self) -> None:
-        """Wherever one is, and between two statements: who got no answer tries again, at the other server."""
-        self.stage.note("a web server is killed in the middle of its orders; the other will die between two statements")
+    def web_server_is_killed(self) -> None:
+        """Wherever it is: who got no answer tries again, at the other one."""
+        self.stage.note("a web server is killed in the middle of its orders")
         self.cast.webs[0].kill()
+
+    def killed_between_statements(self) -> None:
+        """The order is written, its jobs are not, and nothing is committed."""
+        self.stage.note("a web server will die between two statements of an order")
         self.drill("order.between_statements")
 
     def worker_is_killed_at_work(self) -> None:

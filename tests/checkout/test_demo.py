@@ -28,7 +28,13 @@ def environment() -> dict[str, str]:
 def performing(*options: str) -> Iterator[subprocess.Popen[str]]:
     """The demo, and no process of it when the test is over, however that went."""
     demo = subprocess.Popen(
-        [*DEMO, *options], cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*DEMO, *options],
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,  # as in a terminal of its own
     )
     try:
         yield demo
@@ -71,7 +77,7 @@ def test_an_interrupted_demo_leaves_no_process_behind(
         assert demo.stdout is not None
         wait_until(lambda: "begin to arrive" in demo.stdout.readline(), 60, "the shop to open")
         started = children(demo)
-        demo.send_signal(ending)
+        os.killpg(demo.pid, ending)  # as Ctrl-C does: whoever is in the terminal's session hears it
         output, _ = demo.communicate(timeout=40)
     assert demo.returncode == 130, output
     assert len(started) >= 6

@@ -126,6 +126,7 @@ def test_killed_after_the_commit_all_of_it_is_there(shop: Shop) -> None:  # B117
     assert (shop.orders(), shop.left("teapot"), len(shop.waiting()), shop.events()) == (1, 4, 2, 1)
 
 
+@pytest.mark.timeout(240)
 def test_killed_anywhere_there_are_as_many_orders_as_jobs_and_events(shop: Shop) -> None:  # B117
     shop.stock("teapot", 100_000)
     for victim in range(3):

@@ -111,9 +111,9 @@ def _ends_here(session: Session, event: Event) -> bool:
 
 def prepare() -> None:
     """Make the tables that are missing. In a deploy: the shop's own migrations, and `headrace schema upgrade`."""
-    database().create_tables()
     app.jobs.queues()
     app.outbox.view()
+    database().create_tables()
 
 
 def mail_was_given_up(order_id: int) -> bool:

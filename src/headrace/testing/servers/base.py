@@ -56,20 +56,23 @@ def run_unprivileged(command: Sequence[str | Path], directory: Path, given: str 
     """Run to the end there.
 
     Raises:
-        ServerDied: it failed, with what it printed.
+        ServerDied: it failed, with what it printed; or it took longer than a minute.
     """
-    done = subprocess.run(
-        command,
-        input=given,
-        cwd=directory,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=60,
-        check=False,
-        **unprivileged(),
-    )
+    try:
+        done = subprocess.run(
+            command,
+            input=given,
+            cwd=directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+            **unprivileged(),
+        )
+    except subprocess.TimeoutExpired as late:
+        raise ServerDied(f"{command[0]} did not end within 60 s") from late
     if done.returncode != 0:
         raise ServerDied(f"{command[0]} ended with {done.returncode}:\n{done.stdout[-_TAIL:]}")
 
