@@ -19,10 +19,8 @@ from headrace.sending import Sender
 
 PREFIX = "HEADRACE_"
 SETTINGS = ("URL", "NAME", "LEASE", "HEARTBEAT", "RESEND", "BUSY_TIMEOUT", "OUTBOX", "OUTBOX_MODE")
-OF_THE_COMMAND = (
-    "APP",
-    "DEBUG",
-)  # what the command `headrace` reads from the environment, in case all of that is there
+# what the command `headrace` reads from the environment: some keep all of that in the config
+OF_THE_COMMAND = ("APP", "DEBUG")
 
 
 class FlaskHeadrace(Headrace):
