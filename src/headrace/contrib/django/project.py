@@ -35,14 +35,16 @@ class DjangoApp(Headrace):
         arguments = dict(settings.arguments)
         if settings.outbox is not None:
             arguments["outbox"] = self._address(settings.outbox)
-        super().__init__(settings.url or self._address(settings.database or "default"), **arguments)
+        there = None if settings.database is None else self._address(settings.database, settings.url)
+        super().__init__(there or settings.url or "", **arguments)
         self.middleware.append(FreshConnections(self))
 
-    def _address(self, alias: str) -> str:
+    def _address(self, alias: str, url: str | None = None) -> str:
+        """Where the database is, unless `url` says so; its name is remembered, to see whether it changes."""
         from django.db import connections  # noqa: PLC0415
 
         self._names[alias] = connections[alias].settings_dict["NAME"]
-        return url_of(alias)
+        return url or url_of(alias)
 
     # -- the store
 
