@@ -122,8 +122,9 @@ class Task(Generic[P, R]):
         datetimes. `run_after`: not before. `expires`: expired if not started by then. `deadline`: no run starts
         after. `timeout`: of one run. `id`: of one job; enqueueing the same id again within 24 h after its end
         answers "exists". On Redis an id counts within its queue, on other stores over all queues: use no id twice.
-        `transaction`: a SQLAlchemy session or connection, or a connection of sqlite3, psycopg, PyMySQL or asyncmy. The
-        job is stored in the transaction that it is in, and commits or rolls back with it; see docs/transactions.md.
+        `transaction`: a SQLAlchemy session or connection, a connection of sqlite3, psycopg, PyMySQL or asyncmy, or the
+        alias of a database of Django. The job is stored in the transaction that it is in, and commits or rolls back
+        with it; see docs/transactions.md.
         `after_commit`: nothing is stored in the transaction; the job is enqueued once it has been committed, and lost
         if the process dies between the two. For sessions of SQLAlchemy and aliases of Django.
 
