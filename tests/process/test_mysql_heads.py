@@ -32,7 +32,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_quick_claims_are_whole() -> None:
     heads = Heads()
     heads.looked("w", {"q": (0, 5)}, jobs=100, now=1_000_000, took_us=2_900)
-    assert not heads.knows("w")
+    assert not heads.passed("w")
 
 
 def test_a_slow_claim_is_remembered_for_ten_times_its_cost() -> None:
@@ -41,7 +41,7 @@ def test_a_slow_claim_is_remembered_for_ten_times_its_cost() -> None:
     heads.looked("w", {"q": (0, 9), "q2": (-3, 1)}, jobs=1, now=1_100_000, took_us=1_000)
     assert heads.floors("w", 1_000_000 + PATIENCE * 50_000) == {"q": (0, 9), "q2": (-3, 1)}
     assert heads.floors("w", 1_000_001 + PATIENCE * 50_000) == {}
-    assert not heads.knows("w")
+    assert not heads.passed("w")
 
 
 @pytest.mark.usefixtures("slow")

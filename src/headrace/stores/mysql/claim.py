@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from headrace.core import operations as ops
@@ -18,12 +19,12 @@ Row = tuple[Any, ...]
 
 def claim(op: ops.Claim, override: int | None, heads: Heads) -> Plan[ops.Claimed]:
     """Show a sign of life, make due jobs ready, take the head of the queues in their order."""
-    whole = not heads.knows(op.worker)
     yield from seen(op.worker, override, op.lease_us, op.number)
-    now, last, looks = yield from _look(op, override, ready=whole)
+    passed = heads.passed(op.worker)
+    now, last, looks = yield from _look(op, override, passed)
     if due := [raw(op.queues[key]) for key, _, due in looks if due is not None and due <= now]:
         yield from promote_from(due, now, max(BATCH, op.limit))
-        _, _, looks = yield from _look(op, override, ready=whole)
+        _, _, looks = yield from _look(op, override, passed)
     rows: list[Row] = []
     if op.number == last:
         rows = yield Statement("claim.repeat", {"worker": raw(op.worker), "number": op.number})
@@ -40,9 +41,10 @@ def _claimed(row: Row) -> ops.ClaimedJob:
     return ops.ClaimedJob(text(id), text(queue), token, body, trail, created, base)
 
 
-def _look(op: ops.Claim, override: int | None, *, ready: bool) -> Plan[tuple[int, int, list[Look]]]:
-    """The moment, the worker's last claim, and how each queue stands."""
-    params = {"now": override, "worker": raw(op.worker), "queues": listed(op.queues), "ready": int(ready)}
+def _look(op: ops.Claim, override: int | None, passed: Collection[str]) -> Plan[tuple[int, int, list[Look]]]:
+    """The moment, the worker's last claim, and how each queue stands; those whose head is passed by count as ready."""
+    names: list[bytes | None] = [*map(raw, passed)] or [None]
+    params = {"now": override, "worker": raw(op.worker), "queues": listed(op.queues), "passed": names}
     rows = yield Statement("claim.look", params)
     if not rows:
         rows = yield Statement("moment.now", {"now": override})

@@ -11,7 +11,7 @@ These are hints: each process has its own, and losing them costs nothing but tim
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 SLOW_US = 1_000  # a claim that took longer than this,
 SLOW_JOB_US = 20  # and this for each of its jobs, has most likely met dead rows
@@ -41,9 +41,9 @@ class Heads:
         """Whether this process remembers that claim; it does so once."""
         return self._claims.pop(id, None) == token
 
-    def knows(self, worker: str) -> bool:
-        """Whether this worker's claims do not begin at the head."""
-        return worker in self._floors
+    def passed(self, worker: str) -> Collection[str]:
+        """Queues of which this worker's claims do not begin at the head."""
+        return self._floors.get(worker, {})
 
     def floors(self, worker: str, now: int) -> Mapping[str, Place]:
         """Where the next claim of a worker begins, for the queues where that is not at their head."""

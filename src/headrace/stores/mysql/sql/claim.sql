@@ -2,13 +2,13 @@
 
 -- name: look
 -- The moment, the worker's last claim before it was seen, and for each queue whether jobs are ready and when the next scheduled one is due.
--- :queues is a JSON list of names in hexadecimal digits. Whether jobs are ready is not asked where :ready is 0: it may
--- mean to walk over dead rows by the thousand.
+-- :queues is a JSON list of names in hexadecimal digits. Whether jobs are ready is not asked of :passed: it may mean to
+-- walk over dead rows by the thousand.
 select coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))),
     (select w.previous_claim from headrace_workers as w where w.worker = :worker),
     q.position - 1,
-    case when :ready then exists (select 1 from headrace_jobs as r where r.state = 'ready' and r.queue = unhex(q.name))
-        else 1 end,
+    case when unhex(q.name) in :passed then 1
+        else exists (select 1 from headrace_jobs as r where r.state = 'ready' and r.queue = unhex(q.name)) end,
     (select s.turn from headrace_jobs as s where s.state = 'scheduled' and s.queue = unhex(q.name) order by s.turn limit 1)
 from json_table(:queues, '$[*]' columns (position for ordinality, name varchar(2000) path '$')) as q
 order by q.position;
