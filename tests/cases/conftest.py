@@ -7,21 +7,22 @@ import pytest
 
 from headrace import Headrace
 from tests.cases.running import Works
+from tests.contract.stores import DATABASES
 
 StartWorks = Callable[[str], Works]
 
 
 def url_of(kind: str, request: pytest.FixtureRequest) -> str:
-    """A fresh store; Redis is shared, so the app's name keeps tests apart."""
-    if kind == "redis":
-        url: str = request.getfixturevalue("redis_url")
+    """A fresh store; servers are shared, so the app's name keeps tests apart."""
+    if kind in {"redis", *DATABASES}:
+        url: str = request.getfixturevalue(f"{kind}_url")
         return url
     if kind == "sqlite":
         return f"sqlite:///{request.getfixturevalue('quick_directory')}/jobs.db"
     return "memory://"
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(params=["memory", "sqlite", "redis", *DATABASES])
 async def app(request: pytest.FixtureRequest, unique_name: str) -> AsyncIterator[Headrace]:
     """An app without tasks, with short leases."""
     app = Headrace(url_of(request.param, request), name=unique_name, lease=3, busy_timeout=1)
@@ -29,7 +30,7 @@ async def app(request: pytest.FixtureRequest, unique_name: str) -> AsyncIterator
     await app.aclose()
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["sqlite", "redis", *DATABASES])
 def works(
     request: pytest.FixtureRequest, tmp_path: Path, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[StartWorks]:

@@ -12,6 +12,7 @@ from headrace.core import operations as ops
 from headrace.core.ports import Driver
 from tests.cases.conftest import StartWorks, url_of
 from tests.cases.running import ended, working
+from tests.contract.stores import DATABASES
 from tests.waiting import await_until, wait_until
 
 TASKS = """
@@ -38,7 +39,7 @@ def test_jobs_run_again_after_everybody_was_killed(works: StartWorks) -> None:
     shop.start()
     for n in range(4):
         shop.wait_for(f"done {n}")
-    wait_until(lambda: {shop.app.jobs.get(id) for id in ids} == {None}, 10, "the end of all jobs")
+    wait_until(lambda: all(shop.app.jobs.get(id) is None for id in ids), 10, "the end of all jobs")
     assert shop.app.jobs.list(State.FAILED).jobs == ()
     assert sorted(shop.said) == sorted([f"started {n}" for n in range(4)] * 2 + [f"done {n}" for n in range(4)])
 
@@ -68,7 +69,7 @@ class Breathless:
         return await self._inner.arun(operation)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+@pytest.mark.parametrize("kind", ["sqlite", "redis", *DATABASES])
 async def test_a_worker_whose_heartbeats_failed_comes_back(
     kind: str, request: pytest.FixtureRequest, unique_name: str
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from headrace import Headrace
 from tests.cases.conftest import StartWorks, url_of
 from tests.cases.running import working
+from tests.contract.stores import DATABASES
 from tests.waiting import await_until
 
 MEGABYTE = 1024 * 1024
@@ -52,7 +53,7 @@ def test_jobs_for_later_do_not_fill_a_worker(works: StartWorks) -> None:
     assert (queue.scheduled, queue.running, "later" in shop.said) == (50_000, 0, False)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+@pytest.mark.parametrize("kind", ["sqlite", "redis", *DATABASES])
 async def test_due_jobs_go_to_whoever_is_free(kind: str, request: pytest.FixtureRequest, unique_name: str) -> None:
     """B076: 30 jobs due at one moment; a worker that came after they were enqueued does its share."""
     url, done = url_of(kind, request), Counter[str]()
