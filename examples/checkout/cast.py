@@ -62,7 +62,7 @@ class Cast:
 
         serving = ("uvicorn", "examples.checkout.shop.web:web", "--port")
         self.webs = [supervised(f"web-{number}", *serving, str(port)) for number, port in enumerate(ports, 1)]
-        working = ("headrace.cli", "work", "--app", THE_APP, "--queues", "mail,webhooks,books,imports")
+        working = ("headrace.cli", "work", "--app", THE_APP, "--queues", "imports,mail,webhooks,books")
         relaying = ("headrace.cli", "outbox", "relay", "--app", THE_APP)
         self.workers = [
             supervised(f"worker-{number}", *working, "--concurrency", "8", "--grace", "5") for number in (1, 2)

@@ -8,14 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.orm import Session
+
+from headrace.contrib.sqlalchemy import READING, share_sqlite
 
 from .models import Base
 from .settings import settings
 
-_READING = {"checkout_reading": True}
 _LIBRARIES = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
 
 
@@ -23,9 +24,11 @@ class Database:
     """The shop's database: SQLite, PostgreSQL, MySQL or MariaDB, by the URL that headrace takes too."""
 
     def __init__(self, url: str) -> None:
-        self.engine = create_engine(_for_sqlalchemy(url))
+        # SQLite has no row locks: a transaction that will write takes the file's only write lock at its BEGIN, and one
+        # that only reads waits for nobody. `share_sqlite` sees to it. On a server it does nothing, and need not.
+        self.engine = share_sqlite(create_engine(_for_sqlalchemy(url)))
         if self.engine.dialect.name == "sqlite":
-            _control_sqlite_transactions(self.engine)
+            event.listen(self.engine, "connect", _obey_foreign_keys)
 
     def create_tables(self) -> None:
         """Create what is missing."""
@@ -40,7 +43,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """One transaction that only reads, and on SQLite waits for no writer."""
-        with Session(self.engine.execution_options(**_READING), expire_on_commit=False) as session, session.begin():
+        with Session(self.engine.execution_options(**READING), expire_on_commit=False) as session, session.begin():
             yield session
 
     def close(self) -> None:
@@ -55,25 +58,8 @@ def _for_sqlalchemy(text: str) -> URL:
     return url.set(drivername=_LIBRARIES.get(url.drivername, url.drivername))
 
 
-def _control_sqlite_transactions(engine: Engine) -> None:
-    """Begin as the shop says, not as the driver guesses.
-
-    SQLite has no row locks. A transaction that will write takes the database's only write lock at BEGIN; taken
-    later, two transactions that have both read could never both go on, and one would fail with "database is locked".
-    """
-
-    @event.listens_for(engine, "connect")
-    def connected(connection: Any, _record: object) -> None:
-        connection.isolation_level = None  # the driver issues no BEGIN of its own
-        # The jobs are in the same file, and headrace folds its log in a way that is safe with every version of SQLite.
-        pragmas = ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "wal_autocheckpoint = 0")
-        for pragma in (*pragmas, "busy_timeout = 10000"):
-            connection.execute(f"PRAGMA {pragma}").close()
-
-    @event.listens_for(engine, "begin")
-    def begun(connection: Connection) -> None:
-        reading = connection.get_execution_options().get("checkout_reading", False)
-        connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+def _obey_foreign_keys(connection: Any, _record: object) -> None:
+    connection.execute("PRAGMA foreign_keys = ON").close()
 
 
 @cache
