@@ -7,9 +7,13 @@ import pytest
 
 from headrace import Headrace, Snooze, current_job
 from headrace.context import JobContext
+from headrace.core.operations import Claim, Outcome, Rescue, Settle
+from headrace.core.states import State
+from headrace.core.transactions import Completed
 from headrace.drivers.memory import MemoryDriver
 from headrace.errors import LeaseLost, TaskError
 from headrace.stores.memory import MemoryStore
+from headrace.transactions import Transactions, lend
 from headrace.worker import Worker
 from tests.transactions.callers import KINDS, Caller
 from tests.transactions.shift import Open, Told, at_work, beaten, complete, orders, state, wait_for
@@ -240,3 +244,25 @@ def test_there_is_nothing_to_complete_outside_of_a_worker() -> None:
     job = JobContext(id="1", task="work", queue="default", attempt=1, token=1, enqueued_us=0)
     with pytest.raises(TaskError, match="run by no worker"):
         job.complete(transaction=object())
+
+
+@pytest.mark.parametrize("kind", ["psycopg", "session-pymysql"], indirect=True)
+def test_a_completion_that_stays_open_does_not_keep_others_from_being_rescued(app: Headrace, caller: Caller) -> None:
+    """Its worker is dead for all others, frozen or cut off; the server still has its transaction."""
+
+    @app.task(name="work")
+    def work() -> None:
+        """Never run here."""
+
+    first, second = work.enqueue(), work.enqueue()
+    claimed = app.driver.run(Claim("frozen", 1, ("default",), 2, 1)).jobs
+    (job,) = (job for job in claimed if job.id == first.id)
+    settle = Settle("frozen", (Outcome(job.id, job.queue, job.token, State.SUCCEEDED),))
+    caller.order(1)
+    assert Transactions.on(app.driver).run(lend(caller.handle), settle) == [True]
+    rescued = app.driver.run(Rescue(("default",))).jobs
+    assert [(orphan.id, orphan.alone) for orphan in rescued] == [(second.id, False)]
+    assert app.driver.run(Completed(job.id, job.token)) == "open"
+    caller.rollback()
+    assert app.driver.run(Completed(job.id, job.token)) == "no"
+    assert [orphan.id for orphan in app.driver.run(Rescue(("default",))).jobs] == [first.id]

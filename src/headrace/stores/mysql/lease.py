@@ -71,11 +71,10 @@ def rescue(op: ops.Rescue, now: int) -> Plan[ops.Rescued]:
         if len(orphans) >= op.limit:
             break
         rows = yield Statement("lease.orphans", {"worker": worker})
-        for id, queue, token, memory, cancel, derived in rows:
+        for id, queue, token, memory, cancel, derived, held in rows:
             running[id] = (token, cancel, derived)
             # a worker is rescued whole: what came later would look as if it had been alone with it
-            alone = len(rows) == 1
-            orphans.append(ops.Orphan(text(id), text(queue), token, text(worker), memory, alone, bool(cancel)))
+            orphans.append(ops.Orphan(text(id), text(queue), token, text(worker), memory, held == 1, bool(cancel)))
     outcomes = [
         ops.Outcome(
             orphan.id,

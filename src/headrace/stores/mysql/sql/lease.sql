@@ -22,9 +22,12 @@ order by d.worker;
 select worker, lease_until_us from headrace_workers where worker in :workers order by worker for update;
 
 -- name: orphans
--- All running jobs of one dead worker.
-select id, queue, token, trail, cancel, derived from headrace_jobs force index (worker)
-where worker = :worker and state = 'running' order by turn, place for update;
+-- All running jobs of one dead worker, and how many it holds. Those whose rows are locked are being settled, or completed
+-- in a transaction of a handler's that may stay open: nobody waits for them.
+select id, queue, token, trail, cancel, derived,
+    (select count(*) from headrace_jobs as o force index (worker) where o.worker = :worker and o.state = 'running')
+from headrace_jobs force index (worker)
+where worker = :worker and state = 'running' order by turn, place for update skip locked;
 
 -- name: idle
 -- Dead workers that hold nothing.

@@ -45,8 +45,8 @@ from clock as c;
 select worker from headrace_workers where lease_until_us <= :now order by worker for update;
 
 -- name: orphans
--- All running jobs of workers who are dead and hold something in these queues; `alone`: nothing else. Those that are
--- settled while we wait for them are not there any more.
+-- All running jobs of workers who are dead and hold something in these queues; `alone`: nothing else. Those whose rows are
+-- locked are being settled, or completed in a transaction of a handler's that may stay open: nobody waits for them.
 select j.id, j.queue, j.token, j.worker, j.trail,
     not exists (
         select 1 from headrace_jobs as o where o.worker = j.worker and o.state = 'running' and o.id <> j.id
@@ -62,7 +62,7 @@ where j.state = 'running'
         select 1 from headrace_jobs as d
         where d.worker = j.worker and d.state = 'running' and d.queue = any (:queues::text[])
     )
-order by j.worker, -j.priority, j.place for update of j;
+order by j.worker, -j.priority, j.place for update of j skip locked;
 
 -- name: bury
 -- The dead that hold nothing any more.
