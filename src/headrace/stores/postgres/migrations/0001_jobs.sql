@@ -20,8 +20,9 @@ create sequence headrace_place as bigint cache 1;
 -- name: jobs
 -- `state`: scheduled, ready, running or parked. `since_us` = max(token, due_us): ready since then.
 -- `held_key` is the unique key while this job holds it: it goes with the row, so ending a job frees its key.
+-- Each job is written once more, by its claim: its page, and that of its id, have room for that.
 create table headrace_jobs (
-    id text collate "C" not null primary key,
+    id text collate "C" not null primary key with (fillfactor = 50),
     queue text collate "C" not null,
     task text collate "C" not null,
     state text collate "C" not null,
@@ -45,7 +46,7 @@ create table headrace_jobs (
     trail bytea,
     body bytea not null
 ) with (
-    fillfactor = 90,
+    fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0.01,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_insert_scale_factor = 0.2,
