@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.stores.mysql.text import listed
+from headrace.stores.mysql.text import listed, raw
 from headrace.stores.plan import Plan, Statement
 
 
@@ -12,19 +12,20 @@ class Watch:
     """What a wake-up asks about some queues."""
 
     def __init__(self, queues: Sequence[str], now: int | None) -> None:
-        self._queues = listed(sorted(set(queues)))
-        self._now = now
+        names = sorted(set(queues))
+        self._group = listed(names)
+        self._look = {"queues": [raw(name) for name in names] or [b""], "now": now}
 
     def enter(self) -> Plan[bool]:
         """Wait for a second for the turn to look; whether it has come."""
-        rows = yield Statement("watch.enter", {"queues": self._queues})
+        rows = yield Statement("watch.enter", {"group": self._group})
         return bool(rows[0][0] == 1)
 
     def look(self) -> Plan[bool]:
         """Whether there is something to claim."""
-        rows = yield Statement("watch.look", {"queues": self._queues, "now": self._now})
+        rows = yield Statement("watch.look", self._look)
         return bool(rows[0][0])
 
     def leave(self) -> Plan[None]:
         """Let the next one look."""
-        yield Statement("watch.leave", {"queues": self._queues})
+        yield Statement("watch.leave", {"group": self._group})

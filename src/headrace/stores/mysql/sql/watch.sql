@@ -2,25 +2,22 @@
 -- for the lock. So the whole fleet asks as often as one worker, and producers have nothing to do.
 
 -- name: enter
--- Waits for its turn for a second. :queues is a JSON list of names in hexadecimal digits.
-select get_lock(sha1(concat(database(), '/headrace_watch/', :queues)), 1);
+-- Waits for its turn for a second. :group stands for those who wait for the same.
+select get_lock(sha1(concat(database(), '/headrace_watch/', :group)), 1);
 
 -- name: look
 -- Whether jobs are ready or due in any of these queues. Relays wait in the same way, by a queue of that name.
-select exists (
-    select 1 from json_table(:queues, '$[*]' columns (name varchar(2000) path '$')) as q
-    where exists (select 1 from headrace_jobs as r where r.state = 'ready' and r.queue = unhex(q.name))
-        or exists (
-            select 1 from headrace_jobs as s
-            where s.state = 'scheduled' and s.queue = unhex(q.name)
-                and s.turn <= coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))
-        )
-        or unhex(q.name) = 'headrace.outbox' and exists (
-            select 1 from headrace_outbox as e force index (due)
-            where e.status = 'pending'
-                and e.due_us <= coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))
-        )
-);
+select exists (select 1 from headrace_jobs as r force index (line) where r.state = 'ready' and r.queue in :queues)
+    or exists (
+        select 1 from headrace_jobs as s force index (line)
+        where s.state = 'scheduled' and s.queue in :queues
+            and s.turn <= coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))
+    )
+    or 'headrace.outbox' in :queues and exists (
+        select 1 from headrace_outbox as e force index (due)
+        where e.status = 'pending'
+            and e.due_us <= coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))
+    );
 
 -- name: leave
-select release_lock(sha1(concat(database(), '/headrace_watch/', :queues)));
+select release_lock(sha1(concat(database(), '/headrace_watch/', :group)));
