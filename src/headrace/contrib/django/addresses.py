@@ -44,8 +44,13 @@ def _sqlite(alias: str, settings: Mapping[str, Any]) -> str:
 
 
 def _postgresql(alias: str, settings: Mapping[str, Any]) -> str:
-    from psycopg.pq import Conninfo  # noqa: PLC0415 - Django has it for this database
-
+    try:
+        from psycopg.pq import Conninfo  # noqa: PLC0415
+    except ImportError as error:  # Django may do with its predecessor
+        raise ConfigError(
+            f"the database {alias!r} is on PostgreSQL, and psycopg 3 is missing ({error}): "
+            "pip install headrace[postgres]"
+        ) from None
     libpq = {option.keyword.decode() for option in Conninfo.get_defaults()}
     options = {name: value for name, value in settings["OPTIONS"].items() if name in libpq}
     options |= {name.lower(): settings[name] for name in ("HOST", "PORT") if settings[name]}

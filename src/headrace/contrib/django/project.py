@@ -65,12 +65,16 @@ class DjangoApp(Headrace):
         return super().outbox_driver
 
     def _follow(self) -> None:
+        if all(map(self._stays, self._names)):
+            return
+        with self._moving:
+            for alias in [alias for alias in self._names if not self._stays(alias)]:
+                self._move(alias)
+
+    def _stays(self, alias: str) -> bool:
         from django.db import connections  # noqa: PLC0415
 
-        for alias, name in list(self._names.items()):
-            if connections[alias].settings_dict["NAME"] != name:
-                with self._moving:
-                    self._move(alias)
+        return bool(connections[alias].settings_dict["NAME"] == self._names[alias])
 
     def _move(self, alias: str) -> None:
         self.close()
