@@ -33,11 +33,13 @@ class Server(base.Server):
         wait_until(lambda: all(map(_dead, family)), what="the end of the killed server")
 
     def freeze(self) -> None:
-        """SIGSTOP: connections stay open and nothing is answered."""
+        """SIGSTOP: connections stay open and nothing is answered. On a busy machine a signal takes its time."""
         os.kill(self.pid, signal.SIGSTOP)
-        for member in self._family():
+        family = self._family()
+        for member in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 member.suspend()
+        wait_until(lambda: all(map(_still, family)), what="the standstill of the frozen server")
 
     def thaw(self) -> None:
         for member in self._family():
@@ -47,6 +49,13 @@ class Server(base.Server):
     def _family(self) -> list[psutil.Process]:
         process = psutil.Process(self.pid)
         return [process, *process.children(recursive=True)]
+
+
+def _still(process: psutil.Process) -> bool:
+    try:
+        return process.status() in {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _dead(process: psutil.Process) -> bool:
