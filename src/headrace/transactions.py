@@ -22,6 +22,9 @@ logger = logging.getLogger("headrace")
 R = TypeVar("R")
 
 FILES = "pragma database_list"
+# Where a table's name leads that names no schema. A connection may be led elsewhere at any time, to tables of the same
+# names that are another installation's.
+PLACES = {"postgres": "show search_path", "mysql": "select database()"}
 
 
 class Database(Protocol):
@@ -93,7 +96,8 @@ class Transactions:
         self._driver_of = ref(driver)
         self._dialect: str | None = getattr(getattr(driver, "store", None), "dialect", None)
         self._installation: str | None = None
-        self._known: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()  # engines and connections that lead to us
+        # Engines and connections that lead to us, while names lead to this place.
+        self._known: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     @classmethod
     def on(cls, driver: Driver) -> Transactions:
@@ -158,7 +162,10 @@ class Transactions:
         """Whether the transaction is one of the database that this driver has open."""
         if loan.dialect != self._dialect:
             return False
-        if self._remembers(loan):
+        place = loan.place
+        if place is None and loan.dialect in PLACES:
+            place = loan.query(PLACES[loan.dialect], {})[0][0]
+        if self._remembers(loan, place):
             return True
         database = self.database
         if loan.dialect == "sqlite":
@@ -168,13 +175,16 @@ class Transactions:
             return self._has_tables(loan.run(database.store, Installation()))
         if self._installation is None:
             self._installation = database.run(Installation())
-        return self._note(loan, loan.run(database.store, Installation()))
+        return self._note(loan, place, loan.run(database.store, Installation()))
 
     async def areaches(self, loan: Loan) -> bool:
         """The same, awaited."""
         if loan.dialect != self._dialect:
             return False
-        if self._remembers(loan):
+        place = loan.place
+        if place is None and loan.dialect in PLACES:
+            place = (await loan.aquery(PLACES[loan.dialect], {}))[0][0]
+        if self._remembers(loan, place):
             return True
         database = self.database
         if loan.dialect == "sqlite":
@@ -183,19 +193,19 @@ class Transactions:
             return self._has_tables(await loan.arun(database.store, Installation()))
         if self._installation is None:
             self._installation = await database.arun(Installation())
-        return self._note(loan, await loan.arun(database.store, Installation()))
+        return self._note(loan, place, await loan.arun(database.store, Installation()))
 
-    def _remembers(self, loan: Loan) -> bool:
+    def _remembers(self, loan: Loan, place: Any) -> bool:
         try:
-            return loan.home in self._known
+            return place is not None and self._known.get(loan.home) == place
         except TypeError:  # a sqlite3.Connection cannot be remembered without being kept
             return False
 
-    def _note(self, loan: Loan, installation: str | None) -> bool:
+    def _note(self, loan: Loan, place: Any, installation: str | None) -> bool:
         same = installation is not None and installation == self._installation
         if same:  # another database is looked at again: our tables may be made meanwhile
             with contextlib.suppress(TypeError):  # a connection that cannot be remembered without being kept
-                self._known[loan.home] = True
+                self._known[loan.home] = place
         return same
 
     def _same_file(self, rows: Rows) -> bool:

@@ -31,6 +31,16 @@ class Alchemy(Loan):
         """The engine."""
         return self._engine
 
+    @property
+    def place(self) -> str | None:
+        """As the library beneath knows it: psycopg, for PostgreSQL 18 and later."""
+        if self.dialect != "postgres":
+            return None
+        connection = self.thing if isinstance(self.thing, Connection) else self.thing.connection()
+        library: Any = connection.connection.driver_connection
+        found: str | None = library.info.parameter_status("search_path")
+        return found
+
     def check(self) -> None:
         """With AUTOCOMMIT there is no transaction, whatever the session believes."""
         bind = self.thing if isinstance(self.thing, Connection) else self.thing.get_bind()
@@ -81,6 +91,11 @@ class AsyncAlchemy(Alchemy):
     def name(self) -> str:
         """What the caller has handed over, in words."""
         return type(self._outer).__name__
+
+    @property
+    def place(self) -> None:
+        """The connection may yet have to be opened, which has to be awaited."""
+        return
 
     async def aquery(self, text: str, params: Any) -> Rows:
         """On the connection that the session's transaction uses."""

@@ -59,6 +59,12 @@ class Psycopg(Loan):
             cursor.execute(text, params)
             return cursor.fetchall() if cursor.description else []
 
+    @property
+    def place(self) -> str | None:
+        """PostgreSQL 18 and later report every change."""
+        found: str | None = self.thing.info.parameter_status("search_path")
+        return found
+
 
 class AsyncPsycopg(Psycopg):
     """An asynchronous one."""

@@ -62,6 +62,14 @@ class Django(Loan):
                 "leave the block before you enqueue"
             )
 
+    @property
+    def place(self) -> str | None:
+        """As the library beneath knows it: psycopg, for PostgreSQL 18 and later."""
+        if self.dialect != "postgres":
+            return None
+        found: str | None = self.thing.connection.info.parameter_status("search_path")
+        return found
+
     def query(self, text: str, params: Any) -> Rows:
         """On a cursor of Django's."""
         from django.db.utils import OperationalError  # noqa: PLC0415

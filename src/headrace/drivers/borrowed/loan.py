@@ -55,6 +55,11 @@ class Loan(ABC):
         """What always leads to the same database: the caller's engine, where there is one."""
         return self.thing
 
+    @property
+    def place(self) -> str | None:
+        """Where names without a schema lead, if the library knows without asking the server; else None."""
+        return None
+
     def on_commit(self, action: Callable[[], None]) -> bool:
         """Have `action` called once the transaction has been committed; False where nobody would tell."""
         return False
