@@ -1,4 +1,4 @@
-"""The examples of docs/django.md, docs/fastapi.md and docs/flask.md run, and print what stands beside their `print`s."""
+"""The examples of docs/{django,fastapi,flask}.md run, and print what stands beside their `print`s."""
 
 import re
 import subprocess

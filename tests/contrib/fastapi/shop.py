@@ -13,13 +13,14 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from headrace import Headrace
 from headrace.contrib.fastapi import get_headrace, lifespan, transaction
+from headrace.contrib.sqlalchemy import share_sqlite
 from tests.contrib.shop import Settings
 
 settings = Settings.read()
 jobs = settings.headrace()
 orders, mails = settings.tables(MetaData())
-engine = create_engine(settings.engine_url())
-async_engine = create_async_engine(settings.engine_url(awaited=True))
+engine = share_sqlite(create_engine(settings.engine_url()))
+async_engine = share_sqlite(create_async_engine(settings.engine_url(awaited=True)))
 
 SessionDep = Annotated[Session, transaction(sessionmaker(engine).begin)]
 AsyncSessionDep = Annotated[AsyncSession, transaction(async_sessionmaker(async_engine).begin)]

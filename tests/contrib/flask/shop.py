@@ -9,6 +9,7 @@ from sqlalchemy import MetaData, create_engine, insert
 from sqlalchemy.orm import scoped_session, sessionmaker
 
 from headrace.contrib.flask import FlaskHeadrace
+from headrace.contrib.sqlalchemy import share_sqlite
 from tests.contrib.shop import Settings
 
 settings = Settings.read()
@@ -28,7 +29,7 @@ def create_app() -> Flask:
         HEADRACE_BUSY_TIMEOUT=1,
     )
     session.remove()
-    session.configure(bind=create_engine(settings.engine_url()))
+    session.configure(bind=share_sqlite(create_engine(settings.engine_url())))
     jobs.init_app(app)
     app.register_blueprint(pages)
     app.teardown_appcontext(lambda error: session.remove())
