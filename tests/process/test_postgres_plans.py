@@ -56,11 +56,13 @@ def test_a_claim_is_ended_by_its_id_whatever_the_statistics(
     assert f"{unique_name}_jobs_running" not in plan
 
 
-def test_many_jobs_go_in_among_others_and_only_those_that_are_known_exist(driver: PostgresDriver) -> None:
-    """Two producers at the same time: their ids lie between each other's."""
-    evens, odds = [job(f"{n:04}") for n in range(0, 400, 2)], [job(f"{n:04}") for n in range(1, 401, 2)]
+@pytest.mark.parametrize("when", ["", "01932c07-20"])
+def test_many_jobs_go_in_among_others_and_only_those_that_are_known_exist(driver: PostgresDriver, when: str) -> None:
+    """Two producers at the same time: their ids lie between each other's, and begin alike or not."""
+    evens = [job(f"{when}{n:04}") for n in range(0, 400, 2)]
+    odds = [job(f"{when}{n:04}") for n in range(1, 401, 2)]
     assert {answer.status for answer in driver.run(enqueue(*evens))} == {"new"}
     assert {answer.status for answer in driver.run(enqueue(*odds))} == {"new"}
-    again = driver.run(enqueue(*[job("0000x"), *odds[:150]]))
+    again = driver.run(enqueue(*[job(f"{when}0000x"), *odds[:150]]))
     assert [answer.status for answer in again] == ["new", *["exists"] * 150]
     assert len(driver.run(claim(1, 1000)).jobs) == 401

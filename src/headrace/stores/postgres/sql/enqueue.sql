@@ -81,8 +81,8 @@ select c.now, n.stored,
 from clock as c cross join (select count(*) as stored from stored) as n;
 
 -- name: look
--- Before many jobs are copied in: make due jobs ready, and see whether nothing was ever heard of in the range of their ids,
--- which is as short as it took to make them.
+-- Before many jobs are copied in: make due jobs ready, and see whether nothing was ever heard of in the range of their
+-- ids, where that is so short that few dead rows can be in the way of the look.
 with clock (now) as materialized (
     select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 ),
@@ -106,7 +106,7 @@ select c.now, not (
 from clock as c;
 
 -- name: heard_of
--- Where something was: whether it is one of these.
+-- Where something was, or the range is a wide one: whether it is one of these.
 select exists (
     select 1 from unnest(:ids::text[]) as n (id)
     where coalesce(
@@ -127,7 +127,7 @@ copy headrace_jobs (
 select n.id, n.queue,
     exists (select 1 from headrace_jobs as j where j.id = n.id)
         or exists (select 1 from headrace_ended as e where e.id = n.id)
-        or exists (select 1 from headrace_gone as g where g.id = n.id and g.until_us > :now),
+        or exists (select 1 from headrace_gone as g where g.id = n.id and g.until_us + 0 > :now offset 0),
     (select h.id from headrace_jobs as h where h.queue = n.queue and h.held_key = n.unique_key)
 from unnest(:ids::text[], :queues::text[], :keys::text[]) as n (id, queue, unique_key);
 
