@@ -220,6 +220,19 @@ async def test_a_frozen_server_keeps_nobody_waiting(
     await driver.aclose()
 
 
+def test_who_is_frozen_within_a_transaction_loses_its_locks(postgres_url: str, unique_name: str) -> None:
+    """Else nobody could claim what it had looked at, and no dead row could be cleared away, until it is killed."""
+    driver = open_driver(postgres_url, unique_name, f"timeout=0.5&application_name={unique_name}")
+    driver.run(enqueue(job("a")))
+    line = driver._mine().pool.take()
+    line.connection.execute(f"begin; select 1 from {unique_name}_jobs for update".encode())
+    there = "select count(*) from pg_stat_activity where application_name = %s and state = 'idle in transaction'"
+    wait_until(lambda: ask(postgres_url, there, unique_name) == 0, 20)
+    driver._mine().pool.put_back(line)
+    assert [each.id for each in driver.run(claim(1)).jobs] == ["a"]
+    driver.close()
+
+
 def _freeze(server: PostgresServer) -> list[int]:
     with plain(server.url) as connection:
         rows = connection.execute(b"select pid from pg_stat_activity where pid <> pg_backend_pid()").fetchall()

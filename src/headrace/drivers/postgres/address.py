@@ -61,7 +61,9 @@ class Address(msgspec.Struct, frozen=True):
         """All parameters of a connection. A pooler takes no `options`: there, transactions pin their plans."""
         parameters = _DEFAULTS | self.parameters | {"client_encoding": "utf8"}
         if not self.pgbouncer:
-            pins = PINS | {"statement_timeout": str(round(self.timeout * 1000))}
+            limit = str(round(self.timeout * 1000))
+            # A process that is frozen between two statements must not keep its locks, nor dead rows, for ever.
+            pins = PINS | {"statement_timeout": limit, "idle_in_transaction_session_timeout": limit}
             ours = " ".join(f"-c {name}={value}" for name, value in pins.items())
             parameters["options"] = f"{ours} {self.parameters.get('options', '')}".strip()
         return parameters
