@@ -48,8 +48,8 @@ class Django(Loan):
         """Outside of `atomic()` Django commits each statement; and a block that has failed only rolls back."""
         if _in_event_loop():
             raise WrongColour(
-                f"a transaction of Django on {self.alias!r} would block the event loop: call `enqueue(...)` and its like "
-                "from a plain function, in the same sync_to_async(...) as the atomic() block"
+                f"a transaction of Django on {self.alias!r} would block the event loop: call `enqueue(...)` and its "
+                "like from a plain function, in the same sync_to_async(...) as the atomic() block"
             )
         if not self.thing.in_atomic_block:
             raise ConfigError(
