@@ -17,7 +17,7 @@ from headrace.core.operations import Enqueue, Operation
 from headrace.drivers.memory import MemoryDriver
 from headrace.errors import ConfigError, StoreUnavailable, WrongColour
 from headrace.stores.memory import MemoryStore
-from tests.transactions.callers import Caller
+from tests.transactions.callers import Caller, through
 
 R = TypeVar("R")
 
@@ -114,6 +114,35 @@ def test_in_the_database_of_the_data_too(app: Headrace, caller: Caller, task: Ta
     job = later(caller, task, 1)
     caller.commit()
     assert [found.id for found in app.jobs.list("ready").jobs] == [job.id]
+
+
+def test_in_another_store(redis_url: str, unique_name: str) -> None:
+    with Headrace(redis_url, name=unique_name) as app, Session() as session:
+
+        @app.task(name="mail")
+        def mail(order_id: int) -> None:
+            """Never run here."""
+
+        job = mail.using(transaction=session, after_commit=True).enqueue(1)
+        assert app.jobs.list("ready").jobs == ()
+        session.commit()
+        assert [found.id for found in app.jobs.list("ready").jobs] == [job.id]
+
+
+def test_a_commit_in_two_phases(mysql_url: str, mail: Task[..., Any], store: Recording) -> None:
+    engine = create_engine(through(mysql_url, "mysql+pymysql"))
+    with Session(engine, twophase=True) as session:
+        session.execute(text("select 1"))
+        id = mail.using(transaction=session, after_commit=True).enqueue(1).id
+        session.prepare()
+        assert store.enqueued == []
+        session.commit()
+        session.execute(text("select 1"))
+        mail.using(transaction=session, after_commit=True).enqueue(2)
+        session.prepare()
+        session.rollback()
+    engine.dispose()
+    assert store.enqueued == [[id]]
 
 
 class OneSession:
