@@ -46,6 +46,7 @@ class Cast:
         ports = [free_port() for _ in range(2)]
         self.shops = [f"http://127.0.0.1:{port}" for port in ports]
         self.customers = Customers(self.shops)
+        self._client = httpx2.Client(timeout=5, trust_env=False)
 
         environment = os.environ | {
             "CHECKOUT_DATABASE_URL": place.database_url,
@@ -96,7 +97,7 @@ class Cast:
             codes[process.name] = process.wait(deadline)
 
         with ExitStack() as everyone:  # each is seen to, whatever happens with the others
-            for end in (self.database.close, self.store.close, self.merchant.down, self.mail.down):
+            for end in (self._client.close, self.database.close, self.store.close, self.merchant.down, self.mail.down):
                 everyone.callback(end)
             for process in self.processes:
                 process.ask_to_stop()
@@ -109,13 +110,13 @@ class Cast:
     def shop_is_open(self) -> bool:
         """Do both web servers answer?"""
         try:
-            return all(httpx2.get(f"{shop}/health", timeout=1, trust_env=False).is_success for shop in self.shops)
+            return all(self._client.get(f"{shop}/health").is_success for shop in self.shops)
         except httpx2.TransportError:
             return False
 
     def import_price_list(self, list_id: int) -> str:
         """Have the shop import a price list, and return the job's id."""
-        answer = httpx2.post(f"{self.shops[0]}/price-lists/{list_id}/import", timeout=5, trust_env=False)
+        answer = self._client.post(f"{self.shops[0]}/price-lists/{list_id}/import")
         return str(answer.raise_for_status().json()["job_id"])
 
     def unfinished(self) -> dict[str, int]:

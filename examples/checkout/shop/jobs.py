@@ -101,7 +101,7 @@ def count_sale(order: OrderCreated, event: Event) -> None:
 
 
 def _ends_here(session: Session, event: Event) -> bool:
-    """End this job as succeeded when the session commits. With jobs in Redis: note the event, and run once more."""
+    """End this job when the session commits. Not so in Redis: there the event is noted, and a second run finds it."""
     if settings().store_url:
         with app.inbox(session, event.id, consumer="ledger") as first:
             return first
