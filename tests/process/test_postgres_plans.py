@@ -1,34 +1,68 @@
-"""What a statement costs does not depend on what the planner was last told about the tables."""
+"""What statements read that run for every job: plans must not depend on when statistics were taken."""
+
+import re
+from collections.abc import Iterator
 
 import pytest
 
 from headrace.core import operations as ops
+from headrace.drivers.paramstyle import names
+from headrace.drivers.postgres import PostgresDriver
+from headrace.drivers.postgres.address import PINS
 from tests.process.postgres_jobs import open_driver, plain
-from tests.process.redis_jobs import claim, enqueue, job, settle
+from tests.process.redis_jobs import claim, enqueue, job
 
-MANY = 10_000
-TIMEOUT = (
-    "timeout=3"  # seconds that each statement has: a hundred times what it takes, a third of comparing all with all
-)
+WAITING = """\
+insert into {name}_jobs (id, queue, task, state, token, created_us, base_us, due_us, since_us, body)
+select n::text, 'q', 'task', 'ready', 1, 1, 1, 1, 1, '' from generate_series(1, 20000) as n
+"""
 
 
-@pytest.mark.parametrize("derived", [False, True], ids=["random", "derived"])
-def test_a_queue_that_was_vacuumed_empty_takes_many_jobs(derived: bool, postgres_url: str, unique_name: str) -> None:
-    """Within the time that a statement has, which is plenty unless new jobs are compared with all other ones."""
-    driver = open_driver(postgres_url, unique_name, TIMEOUT)
-    driver.run(enqueue(job("a"), job("b")))
-    assert driver.run(settle(driver.run(claim(1)).jobs)) == [True, True]
-    jobs, gone = f"{unique_name}_jobs", f"{unique_name}_gone"
-    with plain(postgres_url) as connection:
-        connection.autocommit = True
-        connection.execute(f"delete from {gone}".encode())
-        for table in (jobs, gone):
-            connection.execute(f"vacuum analyze {table}".encode())
-        forever = 2**62
-        connection.execute(
-            f"insert into {gone} select 'gone' || n, {forever}, 1 from generate_series(1, {MANY}) as n".encode()
-        )
-    new = [job(f"{number:05}", derived=derived) for number in range(MANY)]
-    assert {each.status for each in driver.run(enqueue(*new))} == {"new"}
-    assert driver.run(ops.Queues())[0].ready == MANY
+@pytest.fixture
+def driver(postgres_url: str, unique_name: str) -> Iterator[PostgresDriver]:
+    driver = open_driver(postgres_url, unique_name)
+    driver.run(ops.Prepare())
+    yield driver
     driver.close()
+
+
+def plan_of(driver: PostgresDriver, url: str, name: str) -> str:
+    """The plan of a statement on a connection like ours."""
+    text = driver.store.sql[name]
+    known = list(dict.fromkeys(names(text)))
+    with plain(url) as connection:
+        for setting, value in PINS.items():
+            connection.execute("select set_config(%s, %s, false)", (setting, value))
+        numbered = re.sub(r"(?<!:):([a-z_]+)", lambda match: f"${known.index(match[1]) + 1}", _plain(text))
+        connection.execute(f"prepare statement as {numbered}".encode())
+        rows = connection.execute(f"explain execute statement ({', '.join(['null'] * len(known))})".encode()).fetchall()
+    return "\n".join(row[0] for row in rows)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"--[^\n]*", "", text)
+
+
+@pytest.mark.parametrize("name", ["settle.succeed", "settle.settle"])
+def test_a_claim_is_ended_by_its_id_whatever_the_statistics(
+    driver: PostgresDriver, postgres_url: str, unique_name: str, name: str
+) -> None:
+    """Statistics from when everything waited say that next to nothing runs: then all that runs is not read for each."""
+    with plain(postgres_url) as connection:
+        connection.execute(WAITING.format(name=unique_name).encode())
+        connection.execute(f"analyze {unique_name}_jobs".encode())
+    plan = plan_of(driver, postgres_url, name)
+    assert f"{unique_name}_jobs_pkey" in plan
+    assert f"{unique_name}_jobs_running" not in plan
+
+
+@pytest.mark.parametrize("when", ["", "01932c07-20"])
+def test_many_jobs_go_in_among_others_and_only_those_that_are_known_exist(driver: PostgresDriver, when: str) -> None:
+    """Two producers at the same time: their ids lie between each other's, and begin alike or not."""
+    evens = [job(f"{when}{n:04}") for n in range(0, 400, 2)]
+    odds = [job(f"{when}{n:04}") for n in range(1, 401, 2)]
+    assert {answer.status for answer in driver.run(enqueue(*evens))} == {"new"}
+    assert {answer.status for answer in driver.run(enqueue(*odds))} == {"new"}
+    again = driver.run(enqueue(*[job(f"{when}0000x"), *odds[:150]]))
+    assert [answer.status for answer in again] == ["new", *["exists"] * 150]
+    assert len(driver.run(claim(1, 1000)).jobs) == 401
