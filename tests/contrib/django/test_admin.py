@@ -154,6 +154,16 @@ def test_selected_jobs_are_made_ready_again_and_the_log_says_by_whom(browser: Ca
     assert list(logged) == [(first, "retry", "someone"), (second, "retry", "someone")]
 
 
+def test_requests_that_are_transactions_do_not_stop_it(
+    browser: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On SQLite the request's transaction would keep the store's own connection from writing."""
+    (id,) = fail()
+    client = browser("view", "change")
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    assert "1 failed job ready again." in client.post(LIST, {"action": "retry", "id": id}, follow=True).content.decode()
+
+
 def test_what_stays_failed_is_told(browser: Callable[..., Client]) -> None:
     (id,) = fail()
     client = browser("view", "change")

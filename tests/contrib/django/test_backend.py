@@ -18,7 +18,7 @@ inside.set_up()
 
 from django.core.management import call_command  # noqa: E402
 from django.db import connection, transaction  # noqa: E402
-from django.test.utils import override_settings  # noqa: E402
+from django.test.utils import modify_settings, override_settings  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from headrace.contrib.django import app  # noqa: E402
@@ -185,6 +185,12 @@ def test_what_it_says_of_itself_is_so(tasks: Any) -> None:
     assert list(backend.check()) == []
     assert backend_queues() == {"default", "mail"}
     assert app.tasks["djangoshop.orders.tasks.notify"].retry == Retry(max_attempts=2)
+
+
+def test_the_app_must_be_installed(tasks: Any) -> None:
+    with modify_settings(INSTALLED_APPS={"remove": ["headrace.contrib.django", "django.contrib.admin"]}):
+        said = list(task_backends["default"].check())
+    assert [message.id for message in said] == ["headrace.E002"]
 
 
 def test_bad_options_are_named_by_the_checks(tasks: Any) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.apps import apps
 from django.core import checks
 from django.utils import timezone
 
@@ -143,6 +144,12 @@ class HeadraceBackend(BaseTaskBackend):
     def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
         """What Django says before it runs."""
         yield from super().check(**kwargs)
+        if not apps.is_installed("headrace.contrib.django"):
+            yield checks.Error(
+                f"TASKS[{self.alias!r}] is a backend of headrace's, and its workers and tables are missing.",
+                hint='Add "headrace.contrib.django" to INSTALLED_APPS.',
+                id="headrace.E002",
+            )
         for name in self.options:
             if name not in OPTIONS:
                 yield checks.Error(
