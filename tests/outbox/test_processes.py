@@ -208,6 +208,35 @@ def test_what_is_rolled_back_leaves_nothing(place: Place) -> None:
         connection.close()
 
 
+def test_a_relay_that_is_frozen_past_its_lease_costs_neither_order_nor_events(place: Place) -> None:
+    """B117. It wakes up with a batch in hand that another one has long carried out."""
+    if place.kind == "sqlite":
+        return  # frozen in the middle of a write it would keep the file locked for all
+    for n in range(600):
+        place.app.driver.run(event(place, n, n % LANES))
+    relays = [place.relay("--batch", "1")]
+    try:
+        wait_until(lambda: 0 < place.app.outbox.view().pending < 600, 60, "the first to be at work")
+        os.kill(relays[0].pid, signal.SIGSTOP)
+        relays.append(place.relay())
+        wait_until(lambda: place.app.outbox.view().pending == 0, 60, f"the second to do the rest\n{place.log}")
+        os.kill(relays[0].pid, signal.SIGCONT)
+        place.app.driver.run(event(place, 600, 0))
+        wait_until(lambda: place.app.outbox.view().pending == 0, 60, "one event more")
+        for relay in relays:
+            relay.terminate()
+            assert relay.wait(30) == 0, place.log
+    finally:
+        for relay in relays:
+            relay.kill()
+            relay.wait()
+    jobs = place.jobs()
+    assert len({id for id, _ in jobs}) == len(jobs) == 601
+    for lane in range(LANES):
+        numbers = [payload["n"] for _, payload in jobs if payload["lane"] == lane]
+        assert numbers == sorted(numbers)
+
+
 def test_a_relay_that_is_told_to_stop_finishes_its_batch(place: Place) -> None:
     for n in range(200):
         place.app.driver.run(event(place, n, n % 3))
