@@ -10,6 +10,7 @@ import pytest
 from headrace.core import operations as ops
 from headrace.drivers.mysql import MySQLDriver
 from headrace.drivers.mysql.address import parse
+from headrace.drivers.mysql.line import Line
 from headrace.drivers.mysql.problems import translate
 from headrace.errors import (
     ConfigError,
@@ -51,6 +52,15 @@ def test_our_settings_hold_whatever_the_servers_are(mariadb_server_factory: Fact
     assert [finding.level for finding in isolation] == ["ok"]
     with pytest.raises(StoreError, match="1264"):  # out of range: in another mode it would be cut
         enqueue(driver.run, job("c", priority=2**40))
+    driver.close()
+
+
+def test_who_is_frozen_within_a_transaction_loses_its_locks(mariadb_server_factory: Factory, unique_name: str) -> None:
+    """MariaDB can be told to; else nobody could claim what it had looked at until it is killed."""
+    driver = open_driver(mariadb_server_factory().start().url, unique_name)
+    line = Line(driver.address, driver._texts)
+    assert list(line._query("select @@session.idle_transaction_timeout")) == [(10,)]
+    line.drop()
     driver.close()
 
 
