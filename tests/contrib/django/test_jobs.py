@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from headrace import current_job
 from tests.contrib.django import inside
@@ -60,6 +61,15 @@ def test_a_row_and_the_end_of_its_job_commit_together() -> None:
     failed: Any = app.jobs.get(failing.id)
     assert (failed.state, failed.reason) == ("failed", "LookupError")
     assert [mail.number for mail in Mail.objects.all()] == [1]
+
+
+def test_joining_a_transaction_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    with transaction.atomic():
+        assert app.joined() == "default"
+    assert app.joined() is None
+    monkeypatch.setattr(app, "settings", replace(app.settings, joins=False))
+    with transaction.atomic():
+        assert app.joined() is None
 
 
 def test_a_job_for_after_the_commit_is_enqueued_then_and_only_then() -> None:
