@@ -83,7 +83,8 @@ class Work:
 
     def close(self) -> bool:
         """Its run is over. Whether its handler may have ended it."""
-        return self._completion is not None and self._completion.close()
+        context = self.context
+        return context is not None and context.completion is not None and context.completion.close()
 
     def forestall(self) -> bool:
         """Keep its handler, which goes on, from ending it. False when it is too late for that."""
