@@ -1,6 +1,8 @@
 """The database servers of the harness: what they acknowledged outlives a kill, and they freeze as a whole."""
 
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +14,8 @@ import psycopg
 import pymysql
 import pytest
 
-from tests.servers import MariaServer, PostgresServer, Server, ServerDied, find_postgres_binaries
+from tests.servers import MariaServer, PostgresServer, Server, ServerDied, find_postgres_binaries, private_directory
+from tests.servers.base import _dead
 from tests.waiting import wait_until
 
 
@@ -113,3 +116,35 @@ def test_shared_servers_let_in_who_comes_by_their_url(
 def test_binaries_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_TEST_POSTGRES_BIN", "/usr/lib/postgresql/15/bin")
     assert find_postgres_binaries() == Path("/usr/lib/postgresql/15/bin")
+
+
+ROOT = Path(__file__).resolve().parents[1]
+LEFT = """
+import subprocess, sys
+from tests.servers import private_directory
+
+with private_directory("left") as directory:
+    lodger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, cwd=directory)
+    print(directory, lodger.pid, flush=True)
+    input()
+"""
+
+
+def test_directories_of_the_killed_are_removed_by_the_next() -> None:
+    """Once no server of theirs lives in one any more."""
+    command = [sys.executable, "-c", LEFT]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as maker:
+        assert maker.stdout is not None
+        place, lodger = maker.stdout.readline().split()
+        left, server = Path(place.decode()), psutil.Process(int(lodger))
+        with private_directory("left"):
+            assert left.exists()  # its maker lives
+        server.suspend()  # it would end with its maker's pipe
+        maker.kill()
+    with private_directory("left") as other:
+        assert left.exists()  # somebody lives in it
+        server.kill()
+        wait_until(lambda: _dead(server))
+        with private_directory("left"):
+            assert not left.exists()
+            assert other.exists()

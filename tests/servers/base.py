@@ -2,15 +2,42 @@
 
 import contextlib
 import os
+import shutil
 import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 
 from headrace.testing.servers import base
-from headrace.testing.servers.base import ServerDied, free_port, private_directory, run_unprivileged, unprivileged
+from headrace.testing.servers.base import ServerDied, free_port, run_unprivileged, unprivileged
 from tests.waiting import wait_until
 
 __all__ = ["Server", "ServerDied", "free_port", "private_directory", "run_unprivileged", "unprivileged"]
+
+_OF = "-of"  # and the process that made a directory
+
+
+@contextlib.contextmanager
+def private_directory(prefix: str) -> Iterator[Path]:
+    """A directory of the unprivileged user's own, thrown away at the end; if we are killed, by the next run."""
+    remove_abandoned(prefix)
+    with base.private_directory(f"{prefix}{_OF}{os.getpid()}") as directory:
+        yield directory
+
+
+def remove_abandoned(prefix: str) -> None:
+    """Remove directories whose makers are dead, unless a server of theirs lives on in one."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{prefix}{_OF}*-*"):
+        maker = directory.name.removeprefix(f"{prefix}{_OF}").partition("-")[0]
+        if maker.isdigit() and not psutil.pid_exists(int(maker)) and not _lived_in(directory):
+            shutil.rmtree(directory, ignore_errors=True)  # another process may be at it too
+
+
+def _lived_in(directory: Path) -> bool:
+    homes = [process.info["cwd"] for process in psutil.process_iter(["cwd"])]  # None where it may not be known
+    return any(home and Path(home).is_relative_to(directory) for home in homes)
 
 
 class Server(base.Server):
