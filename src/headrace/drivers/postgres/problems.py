@@ -38,7 +38,7 @@ _WORDS: dict[str, tuple[type[HeadraceError], str]] = {
     STANDBY: (StoreMisconfigured, "{place} is a standby and takes no writes: connect to the primary ({error})"),
     "42501": (
         StoreMisconfigured,
-        "{place}: a right is missing ({error}): let the owner run `headrace schema upgrade`, grant tables and sequences",
+        "{place}: a right is missing ({error}): let the owner run `headrace schema upgrade`, grant tables, sequences",
     ),
     "28": (StoreMisconfigured, "{place} does not let this user in: {error}"),
     "3D": (StoreMisconfigured, "{place}: {error}. Create the database, or name another one"),
