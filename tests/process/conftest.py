@@ -25,7 +25,7 @@ def crew_on(tmp_path: Path, unique_name: str) -> Iterator[Callable[..., Crew]]:
         yield make
 
 
-@pytest.fixture(params=["sqlite", "redis", "postgres"])
+@pytest.fixture(params=["sqlite", "redis", "postgres", "mysql"])
 def store_url(request: pytest.FixtureRequest) -> str:
     """Each store that processes share."""
     url: str = request.getfixturevalue(f"{request.param}_url")
