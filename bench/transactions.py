@@ -8,7 +8,7 @@ from bench.subject import Answer, Failed, Subject, summary
 
 WAYS = ("row", "both", "after")
 LEAST_LAGS = 5
-LAG_GAP_S = 0.3  # widest pause between two events: a relay with nothing to do looks once a second
+LAG_GAP_S = 0.3  # widest pause between two events: a relay with nothing to do looks every 0.15 s
 FEW = 100  # aggregates, where events have to be kept in order
 
 

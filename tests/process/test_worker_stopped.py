@@ -171,3 +171,14 @@ def test_jobs_run_again_after_an_end_without_store(
     crew.scene.open("go")
     crew.start()
     assert crew.wait_for_state(id, "succeeded").counts["attempts"] == 0
+
+
+def test_a_worker_closes_what_it_has_opened(both: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that are left to the end of the process are told on by Python, and by the server's log."""
+    monkeypatch.setenv("PYTHONWARNINGS", "always::ResourceWarning")
+    both.scene.open("go")
+    ids = [task.enqueue(gate="go").id for task in (both.tasks.hold, both.tasks.hold_thread)]
+    worker = both.start("--burst")
+    assert worker.ended(SOON) == 0
+    assert "ResourceWarning" not in worker.log
+    assert [both.job(id).state for id in ids] == ["succeeded"] * 2

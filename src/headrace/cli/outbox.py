@@ -57,7 +57,7 @@ def relay(settings: Settings, /, log_format: LogFormat, **options: Any) -> None:
 
     set_up(log_format, verbose=settings.verbose)
     app = settings.app()
-    run_relay(lambda: app.relay(**options))
+    run_relay(lambda: app.relay(**options), app.aclose)
 
 
 @outbox.command()

@@ -62,7 +62,7 @@ def work(settings: Settings, /, queues: str | None, log_format: LogFormat, **opt
     set_up(log_format, verbose=settings.verbose)
     app = settings.app()
     _hint(app, queues)
-    run_worker(lambda: app.worker(queues, **options))
+    run_worker(lambda: app.worker(queues, **options), app.aclose)
 
 
 def _hint(app: Headrace, queues: str | None) -> None:

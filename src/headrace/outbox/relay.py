@@ -34,7 +34,7 @@ logger = logging.getLogger("headrace.outbox")
 
 R = TypeVar("R")
 
-POLL_S = 1.0
+POLL_S = 0.15  # what rings no bell, such as the commit of a plain connection, waits for half of that on average
 BUSY_S = 0.02  # what is due and was in other hands a moment ago is looked at again after so long
 FIRST_BATCH = 20  # events of the first claim, whose size nobody knows; then twice as many each time
 BATCH_BYTES = 8_000_000  # of payloads and headers, about, above which a claim asks for fewer events
@@ -87,7 +87,7 @@ class Appetite:
 
 
 class Relay:
-    """`await run()` returns after `stop()`. Cheap when idle: one look a second, and a hint where the store has one."""
+    """`await run()` returns after `stop()`. When idle it looks a few times a second, and heeds the store's hints."""
 
     def __init__(self, driver: Driver, routes: Routes, options: RelayOptions, rng: random.Random, id: str) -> None:
         self.id = id

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from headrace.worker import handover
 from headrace.worker.runner import Exit, Leftovers, Worker
@@ -23,17 +23,20 @@ else:
 logger = logging.getLogger("headrace.worker")
 
 SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK")  # those the platform has (B123)
+CLOSE_S = 5.0  # how long a frozen server may hold up the end of a process
+
+Close = Callable[[], Awaitable[None]]
 
 
-def run_worker(make: Callable[[], Worker]) -> None:
-    """Run the worker that `make` builds inside the loop, until a signal or a limit ends it.
+def run_worker(make: Callable[[], Worker], close: Close) -> None:
+    """Run the worker that `make` builds inside the loop, until a signal or a limit ends it, and `close` its app.
 
     The first SIGTERM or SIGINT stops it gracefully, a second one at once. A worker that recycles is replaced by
     a fresh process of the same command line, under the same process id. Handlers that do not end do not hold
     up the end of the process; where a coroutine ignores its cancellation, the exit code is 1.
     """
     with asyncio.Runner(loop_factory=_new_event_loop) as runner:
-        why, leftovers = runner.run(_serve(make))
+        why, leftovers = runner.run(_serve(make, close))
         if why is Exit.RECYCLE:
             _start_anew()
         if leftovers.coroutines or leftovers.threads:
@@ -42,24 +45,40 @@ def run_worker(make: Callable[[], Worker]) -> None:
             os._exit(1 if leftovers.coroutines else 0)
 
 
-async def _serve(make: Callable[[], Worker]) -> tuple[Exit, Leftovers]:
+async def _serve(make: Callable[[], Worker], close: Close) -> tuple[Exit, Leftovers]:
     worker = make()
     worker.inherited = handover.take(os.environ)
+    on_signals(worker.stop)
+    why = await worker.run()
+    if not any(worker.leftovers):  # handlers that do not end may be using the connections
+        await closed(close)
+    if why is Exit.RECYCLE:
+        handover.leave(worker.heart.handover(), os.environ)
+        why = await _last_signals(worker)
+    return why, worker.leftovers
+
+
+def on_signals(stop: Callable[[], None]) -> None:
+    """Have the running loop call `stop` for each signal that asks a process to end."""
     loop = asyncio.get_running_loop()
     for name in SIGNALS:
         number = getattr(signal, name, None)
         if number is None or signal.getsignal(number) is signal.SIG_IGN:  # nohup, and background jobs of scripts
             continue
         with contextlib.suppress(NotImplementedError, RuntimeError):
-            loop.add_signal_handler(number, worker.stop)
+            loop.add_signal_handler(number, stop)
             continue
         # Windows has no add_signal_handler
-        signal.signal(number, lambda *_: loop.call_soon_threadsafe(worker.stop))
-    why = await worker.run()
-    if why is Exit.RECYCLE:
-        handover.leave(worker.heart.handover(), os.environ)
-        why = await _last_signals(worker)
-    return why, worker.leftovers
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop))
+
+
+async def closed(close: Close) -> None:
+    """Close what a process has opened, while its loop can still do so; whatever comes of it, the process ends."""
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await close()
+    except Exception:
+        logger.exception("connections could not be closed within %.0f s", CLOSE_S)
 
 
 async def _last_signals(worker: Worker) -> Exit:
