@@ -104,7 +104,7 @@ def test_a_thread_that_overruns_its_timeout_is_waited_for(
     """Between its completion and its commit: the last attempt, which would otherwise have failed at once."""
     workers, runs = [], []
 
-    @app.task(name="work", keep=KEEP, retry=1, timeout=0.2)
+    @app.task(name="work", keep=KEEP, retry=1, timeout=1)
     def work() -> None:
         runs.append(current_job().attempt)
         with opening() as mine:
