@@ -15,7 +15,10 @@ class Installation(msgspec.Struct, Operation["str | None"], frozen=True):
     writes = False
 
 
-class Completed(msgspec.Struct, Operation[Literal["yes", "no", "open"]], frozen=True):
+Committed = Literal["yes", "no", "open"]
+
+
+class Completed(msgspec.Struct, Operation[Committed], frozen=True):
     """Whether the transaction in which a handler has completed its job, under this token, has been committed.
 
     "open": it is still under way, or something else holds the job's row for a moment; it was not waited for. SQLite,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
-from headrace.core.transactions import Completed
+from headrace.core.transactions import Committed, Completed
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
 from headrace.stores.mysql.heads import Heads
 from headrace.stores.mysql.text import raised, raw, shortened, steps
@@ -87,7 +87,7 @@ def _settle(some: Sequence[ops.Outcome], override: int | None) -> Plan[tuple[lis
     return (yield from end_claims(some, {id: facts for _, id, *facts in rows}, now)), now
 
 
-def completed(op: Completed, now: int) -> Plan[Literal["yes", "no", "open"]]:
+def completed(op: Completed, now: int) -> Plan[Committed]:
     """One look, and one more that waits for nobody where the job is still there."""
     rows = yield Statement("settle.standing", {"id": raw(op.id)})
     if any(token > op.token for token, _ in rows):

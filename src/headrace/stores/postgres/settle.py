@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
-from headrace.core.transactions import Completed
+from headrace.core.transactions import Committed, Completed
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.postgres.heads import Heads
@@ -33,7 +33,7 @@ def borrowed(op: ops.Settle, now: int | None) -> Plan[list[bool]]:
     return (yield from end_claims(op.outcomes, now, heads))
 
 
-def completed(op: Completed, now: int | None) -> Plan[Literal["yes", "no", "open"]]:
+def completed(op: Completed, now: int | None) -> Plan[Committed]:
     """One look, and one more that waits for nobody where the job is still there."""
     rows = yield Statement("settle.standing", {"id": op.id}, alone=True)
     if any(token > op.token for token, _ in rows):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
-from headrace.core.transactions import Completed
+from headrace.core.transactions import Committed, Completed
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.sqlite.text import by_id, listed
@@ -36,7 +36,7 @@ def borrowed(op: ops.Settle, now: int) -> Plan[list[bool]]:
     return answers
 
 
-def completed(op: Completed, now: int) -> Plan[Literal["yes", "no", "open"]]:
+def completed(op: Completed, now: int) -> Plan[Committed]:
     """Under the lock of a writer, so that no other transaction is open."""
     rows = yield Statement("settle.standing", {"id": op.id})
     return "no" if any(token > op.token or (token == op.token and held) for token, held in rows) else "yes"
