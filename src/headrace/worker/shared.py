@@ -46,6 +46,7 @@ class Shared:
         self.rng: random.Random = app.rng
         self.lease_us = app.config.lease_us
         self.heartbeat_s = app.config.heartbeat_s
+        self._certain_s = self.lease_us / 1_000_000 - self.heartbeat_s
         self.table = Table()
         self.store_time = StoreTime(self.monotonic)
         self._policies: dict[str, settle.Policy] = {}
@@ -70,11 +71,11 @@ class Shared:
 
     def monotonic(self) -> float:
         """Seconds of the event loop's clock."""
-        return self.loop.time()
+        return (self._loop or self.loop).time()  # three times for each job
 
     def in_doubt(self, work: Work) -> bool:
         """Whether the lease of a job may be over, or will be within a heartbeat, as far as this process can tell."""
-        return self.monotonic() - work.confirmed_at > self.lease_us / 1_000_000 - self.heartbeat_s
+        return self.monotonic() - work.confirmed_at > self._certain_s
 
     def retry_of(self, work: Work) -> Retry:
         """The retry policy of a claimed job, as far as it can be known before it is prepared."""
