@@ -66,7 +66,7 @@ def refuse_awaited(loan: Loan) -> Loan:
         WrongColour: it must be awaited.
     """
     if loan.awaited:
-        raise WrongColour(f"a {loan.name} must be awaited: use `await aenqueue(...)` and its like")
+        raise WrongColour(f"the {loan.name} must be awaited: use `await aenqueue(...)` and its like")
     return loan
 
 
@@ -83,7 +83,7 @@ def refuse_blocking(loan: Loan) -> Loan:
     """
     if not loan.awaited:
         raise WrongColour(
-            f"a {loan.name} would block the event loop: use an asynchronous one here, or "
+            f"the {loan.name} would block the event loop: use an asynchronous one here, or "
             "`enqueue(...)` and its like in a thread"
         )
     return loan

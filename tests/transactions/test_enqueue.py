@@ -1,14 +1,19 @@
 """A job commits with the caller's data, or not at all, whatever library holds the transaction."""
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.orm import Session
 
 from headrace import Headrace, Task
 from headrace.errors import ConfigError, WrongColour
-from tests.transactions.callers import KINDS, Caller
+from tests.transactions.callers import KINDS, Caller, through
 
 
 def waiting(app: Headrace) -> list[str]:
@@ -140,6 +145,77 @@ def test_what_is_no_transaction_is_refused(app: Headrace, make_caller: Callable[
     if kind == "sqlite3":
         with pytest.raises(ConfigError, match="is in no transaction"):
             make_caller().enqueue(other, 1)
+
+
+@pytest.mark.parametrize("options", [{"isolation_level": "AUTOCOMMIT"}, {"connect_args": {"isolation_level": None}}])
+def test_an_engine_that_commits_each_statement_is_refused(
+    options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    url = f"sqlite:///{tmp_path_factory.mktemp('autocommit') / 'jobs.db'}"
+    with pytest.raises(ConfigError, match="without AUTOCOMMIT"):
+        enqueue_into(url, url, **options)
+
+
+def test_an_engine_of_postgres_that_commits_each_statement_is_refused(postgres_url: str) -> None:
+    for options in ({"isolation_level": "AUTOCOMMIT"}, {"connect_args": {"autocommit": True}}):
+        with pytest.raises(ConfigError, match="without AUTOCOMMIT"):
+            enqueue_into(postgres_url, through(postgres_url, "postgresql+psycopg"), **options)
+
+
+def enqueue_into(url: str, engine_url: str, **options: Any) -> None:
+    app, engine = Headrace(url), create_engine(engine_url, **options)
+
+    @app.task(name="mail")
+    def mail(order_id: int) -> None:
+        """Never run here."""
+
+    app.jobs.queues()
+    try:
+        with Session(engine) as session:
+            mail.using(transaction=session).enqueue(1)
+    finally:
+        assert waiting(app) == []
+        engine.dispose()
+        app.close()
+
+
+WITHOUT_GREENLET = """
+import sys
+sys.modules["sqlalchemy.ext.asyncio"] = None  # what an import finds where greenlet is missing
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+from headrace import Headrace
+from headrace.contrib.sqlalchemy import share_sqlite
+url = f"sqlite:///{sys.argv[1]}"
+app = Headrace(url)
+mail = app.task(name="mail")(lambda: None)
+app.jobs.queues()
+with Session(share_sqlite(create_engine(url))) as session:
+    mail.using(transaction=session).enqueue()
+    session.commit()
+print(app.jobs.queues()[0].ready)
+"""
+
+
+def test_a_session_needs_nothing_asynchronous(tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = str(tmp_path_factory.mktemp("plain") / "jobs.db")
+    command = [sys.executable, "-c", WITHOUT_GREENLET, path]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "1\n"
+
+
+def test_what_has_failed_in_a_session_is_said(app: Headrace, make_caller: Callable[[], Caller], kind: str) -> None:
+    if kind != "session-psycopg":
+        return
+    caller = make_caller()
+
+    @app.task(name="other")
+    def other(n: int) -> None:
+        """Never run here."""
+
+    with pytest.raises(ProgrammingError):
+        caller.execute("select no_such_column")
+    with pytest.raises(ConfigError, match="has failed"):
+        caller.enqueue(other, 1)
 
 
 def test_a_stale_snapshot_of_sqlite_has_an_error_with_a_name(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 
-E = TypeVar("E", Engine, AsyncEngine)
+if TYPE_CHECKING:  # an import of it fails without greenlet, which those who await nothing need not have
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+E = TypeVar("E", Engine, "AsyncEngine")
 
 _OPTION = "headrace_reading"
 

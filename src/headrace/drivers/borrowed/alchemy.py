@@ -8,15 +8,23 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Session, SessionTransaction
 from sqlalchemy.util import await_only
 
+from headrace.drivers.borrowed.connections import Asyncmy, AsyncPsycopg, Psycopg, PyMySQL, SQLite3
 from headrace.drivers.borrowed.loan import SNAPSHOT, Loan, Rows, carry_out, stale
 from headrace.errors import ConfigError
 
 DIALECTS = {"sqlite": "sqlite", "postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
 DRIVERS = {"pysqlite", "aiosqlite", "psycopg", "psycopg_async", "pymysql", "asyncmy", "aiomysql", "mysqldb"}
+LIBRARIES: dict[str, type[SQLite3 | Psycopg | PyMySQL]] = {
+    "pysqlite": SQLite3,
+    "aiosqlite": SQLite3,
+    "psycopg": Psycopg,
+    "psycopg_async": AsyncPsycopg,
+    "pymysql": PyMySQL,
+    "asyncmy": Asyncmy,
+}
 
 
 class Alchemy(Loan):
@@ -25,6 +33,7 @@ class Alchemy(Loan):
     def __init__(self, thing: Any) -> None:
         super().__init__(thing() if hasattr(thing, "registry") else thing)
         self._engine: Any = None
+        self._checked = False
 
     @property
     def home(self) -> object:
@@ -64,7 +73,29 @@ class Alchemy(Loan):
     def query(self, text: str, params: Any) -> Rows:
         """On the connection that the session's transaction uses."""
         connection = self.thing if isinstance(self.thing, Connection) else self.thing.connection()
-        return _query(connection, text, params)
+        return self._query(connection, text, params)
+
+    def _query(self, connection: Connection, text: str, params: Any) -> Rows:
+        if not self._checked:
+            self._check_library(connection)
+        try:
+            result = connection.exec_driver_sql(text, params)
+        except OperationalError as error:
+            if getattr(error.orig, "sqlite_errorcode", None) == SNAPSHOT:
+                raise stale(error) from error
+            raise
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+    def _check_library(self, connection: Connection) -> None:
+        """`create_engine(isolation_level="AUTOCOMMIT")` and `connect_args` are seen only by the library beneath."""
+        if not connection.in_transaction():
+            connection.begin()  # as the statement itself would
+        library = LIBRARIES.get(connection.dialect.driver)
+        if library is not None:
+            beneath = library(connection.connection.driver_connection)
+            beneath.fix = "make the engine without AUTOCOMMIT or autocommit"
+            beneath.check()
+        self._checked = True
 
     def on_commit(self, action: Callable[[], None]) -> bool:
         """Of a session; a bare connection tells nobody after it has committed."""
@@ -81,8 +112,8 @@ class AsyncAlchemy(Alchemy):
 
     def __init__(self, thing: Any) -> None:
         self._outer = thing() if hasattr(thing, "registry") else thing
-        is_connection = isinstance(self._outer, AsyncConnection)
-        inner = self._outer.sync_connection if is_connection else self._outer.sync_session
+        self._session = getattr(self._outer, "sync_session", None)
+        inner = self._outer.sync_connection if self._session is None else self._session
         if inner is None:
             raise ConfigError("the AsyncConnection has not been started: use `async with engine.connect() as ...`")
         super().__init__(inner)
@@ -100,23 +131,13 @@ class AsyncAlchemy(Alchemy):
     async def aquery(self, text: str, params: Any) -> Rows:
         """On the connection that the session's transaction uses."""
         outer = self._outer
-        connection = outer if isinstance(outer, AsyncConnection) else await outer.connection()
-        rows: Rows = await connection.run_sync(_query, text, params)
+        connection = outer if self._session is None else await outer.connection()
+        rows: Rows = await connection.run_sync(self._query, text, params)
         return rows
 
     def wait(self, awaitable: Awaitable[object]) -> None:
         """SQLAlchemy calls actions from a greenlet that may await."""
         await_only(awaitable)
-
-
-def _query(connection: Connection, text: str, params: Any) -> Rows:
-    try:
-        result = connection.exec_driver_sql(text, params)
-    except OperationalError as error:
-        if getattr(error.orig, "sqlite_errorcode", None) == SNAPSHOT:
-            raise stale(error) from error
-        raise
-    return [tuple(row) for row in result] if result.returns_rows else []
 
 
 class _Book:

@@ -14,6 +14,7 @@ class SQLite3(Loan):
     """A connection of the standard library."""
 
     dialect = "sqlite"
+    fix = 'execute "BEGIN IMMEDIATE" first'
 
     def check(self) -> None:
         """One that commits each statement would store the job at once, or half of it."""
@@ -21,7 +22,7 @@ class SQLite3(Loan):
         if not connection.in_transaction and (
             connection.isolation_level is None or getattr(connection, "autocommit", None) is True
         ):
-            raise _no_transaction('execute "BEGIN IMMEDIATE" first')
+            raise _no_transaction(self.fix)
 
     def query(self, text: str, params: Any) -> Rows:
         """On a cursor of our own: plans read rows by position, whatever the caller's rows look like."""
@@ -40,6 +41,7 @@ class Psycopg(Loan):
     """A synchronous connection of psycopg 3."""
 
     dialect = "postgres"
+    fix = "use `with connection.transaction():`, or autocommit=False"
 
     def check(self) -> None:
         """PostgreSQL does nothing more in a transaction in which a statement has failed."""
@@ -49,7 +51,7 @@ class Psycopg(Loan):
         if status == TransactionStatus.INERROR:
             raise ConfigError("a statement of this transaction has failed, so it can only be rolled back")
         if status == TransactionStatus.IDLE and self.thing.autocommit:
-            raise _no_transaction("use `with connection.transaction():`, or autocommit=False")
+            raise _no_transaction(self.fix)
 
     def query(self, text: str, params: Any) -> Rows:
         """On a cursor of our own."""
@@ -84,11 +86,12 @@ class PyMySQL(Loan):
     """A connection of PyMySQL."""
 
     dialect = "mysql"
+    fix = "call connection.begin(), or open it with autocommit=False"
 
     def check(self) -> None:
         """One that commits each statement would store the job at once, or half of it."""
         if self.thing.get_autocommit() and not self.thing.server_status & IN_TRANSACTION:
-            raise _no_transaction("call connection.begin(), or open it with autocommit=False")
+            raise _no_transaction(self.fix)
 
     def query(self, text: str, params: Any) -> Rows:
         """On a cursor of our own."""
