@@ -28,7 +28,7 @@ class Completion:
         """`outcome` is made when it is wanted: most handlers just return."""
         self._driver = driver
         self._worker = worker
-        self._outcome = outcome
+        self._outcome: Callable[[], Outcome] | None = outcome
         self._closed = False
         self._begun = False
 
@@ -40,6 +40,8 @@ class Completion:
     def close(self) -> bool:
         """The run is over: nothing that it has left behind may complete the job any more. Whether one had `begun`."""
         self._closed = True
+        if not self._begun:
+            self._outcome = None  # it leads back to this run: without it, no garbage collection is needed for each job
         return self._begun
 
     def forestall(self) -> bool:
@@ -70,6 +72,7 @@ class Completion:
         return transactions
 
     def _settle(self) -> Settle:
+        assert self._outcome is not None
         return Settle(self._worker, (self._outcome(),))
 
     @contextmanager
@@ -88,6 +91,7 @@ class Completion:
 
     def _check(self, answers: list[bool]) -> None:
         if not answers[0]:
+            assert self._outcome is not None
             raise LeaseLost(
                 f"job {self._outcome().id} is not held any more: its lease was over and another has it, or it "
                 "has been ended already: roll back"

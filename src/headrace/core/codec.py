@@ -17,7 +17,7 @@ MAX_BODY = 1_000_000  # bytes of a whole envelope, arguments included
 MAX_DEPTH = 64  # levels of arrays and objects in the arguments, their own object included
 
 
-class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="v", tag=VERSION):
+class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag_field="v", tag=VERSION):
     """One job as it is stored. Absent fields mean their defaults; only `v`, `id`, `task` and `args` are required.
 
     Relative limits (`*_in_us`) count from the enqueue or the last replay, absolute ones (`*_at_us`) are
