@@ -25,6 +25,9 @@ def checked_url(url: str) -> str:
     if not isinstance(url, str):
         return url  # the settings say what is wrong with it
     scheme, separator, _ = url.partition("://")
+    if scheme.partition("+")[0] in _DRIVERS and "+" in scheme:
+        plain, _, library = scheme.partition("+")
+        raise ConfigError(f"url is {safe_url(url)!r}: write {plain}:// without +{library}")
     if not separator or scheme not in _DRIVERS:
         raise ConfigError(
             f"url is {safe_url(url)!r}: it must begin with one of {', '.join(f'{name}://' for name in _DRIVERS)}"

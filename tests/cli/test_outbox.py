@@ -1,6 +1,7 @@
 """The outbox from the command line."""
 
 import json
+import sys
 
 import pytest
 
@@ -33,6 +34,16 @@ def test_the_status_shows_counts_ages_and_parked_events(headrace: Command, parke
     assert fields["oldest_age_s"] >= 0
     assert fields["lag_s"] is None
     assert [event["id"] for event in fields["parked_events"]] == parked[:2]
+
+
+def test_the_doctor_asks_for_a_relay(
+    shop: Headrace, headrace: Command, parked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = headrace("doctor").out
+    assert "warning  outbox: 2 events parked" in said
+    assert "does a relay run?" not in said
+    monkeypatch.setattr(sys.modules["headrace.cli.doctor"], "_PATIENCE_S", 0)
+    assert "outbox: 1 row waiting, the oldest for 0 s: does a relay run?" in headrace("doctor").out
 
 
 def test_an_empty_outbox_has_a_status(headrace: Command) -> None:

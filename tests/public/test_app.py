@@ -40,6 +40,7 @@ def test_three_slashes_are_relative_and_four_absolute(url: str, path: str) -> No
     ("url", "words"),
     [
         ("shop.db", "must begin with one of sqlite://, redis://"),
+        ("postgresql+psycopg://localhost/shop", "write postgresql:// without +psycopg"),
         ("", "must begin with one of"),
         ("mongodb://localhost", "must begin with one of"),
         ("oracle://localhost/jobs", "must begin with one of"),

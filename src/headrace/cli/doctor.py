@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.app import Headrace
     from headrace.core.operations import Finding
 
+_PATIENCE_S = 60
 _ORDER = ("error", "warning", "info", "ok")
 
 
@@ -30,7 +31,7 @@ def doctor(settings: Settings, context: click.Context) -> None:
     Exits with 1 if a finding is an error, with 3 if the store cannot be reached.
     """
     app = settings.app()
-    found = [*app.jobs.inspect(), *_settings(app), *_workers(app)]
+    found = [*app.jobs.inspect(), *_settings(app), *_workers(app), *_outbox(app)]
     found.sort(key=lambda finding: _ORDER.index(finding.level))
     for finding in found:
         if settings.json:
@@ -91,3 +92,24 @@ def _workers(app: Headrace) -> Iterator[Finding]:
                 f"start one: headrace work --queues {queue.name}",
             )
     yield Finding("info", "workers", f"{len({worker.worker for worker in alive})} alive")
+
+
+def _outbox(app: Headrace) -> Iterator[Finding]:
+    """Events that nobody carries out, and those that were given up."""
+    from headrace.core.operations import Finding
+    from headrace.errors import ConfigError
+
+    try:
+        view = app.outbox.view()
+    except ConfigError:  # it has none
+        return
+    waited_s = 0 if view.oldest_us is None else (view.now_us - view.oldest_us) // 1_000_000
+    if waited_s >= _PATIENCE_S:
+        yield Finding(
+            "warning",
+            "outbox",
+            f"{counted(view.pending, 'row')} waiting, the oldest for {waited_s} s: does a relay run?",
+            "start one: headrace outbox relay",
+        )
+    if view.parked:
+        yield Finding("warning", "outbox", f"{counted(view.parked, 'event')} parked", "see headrace outbox status")
