@@ -19,8 +19,7 @@ from headrace.sending import Sender
 
 PREFIX = "HEADRACE_"
 SETTINGS = ("URL", "NAME", "LEASE", "HEARTBEAT", "RESEND", "BUSY_TIMEOUT", "OUTBOX", "OUTBOX_MODE")
-# what the command `headrace` reads from the environment: some keep all of that in the config
-OF_THE_COMMAND = ("APP", "DEBUG")
+COMMAND_VARIABLES = ("APP", "DEBUG")  # of the environment, all of which some projects load into the config
 
 
 class FlaskHeadrace(Headrace):
@@ -139,7 +138,7 @@ class _InAppContext(Middleware):
 
 
 def _config(app: Flask) -> Config:
-    known = {PREFIX + name for name in (*SETTINGS, *OF_THE_COMMAND)}
+    known = {PREFIX + name for name in (*SETTINGS, *COMMAND_VARIABLES)}
     unknown = sorted(key for key in app.config if key.startswith(PREFIX) and key not in known)
     if unknown:
         names = ", ".join(PREFIX + name for name in SETTINGS)
