@@ -53,13 +53,14 @@ _HEADRACE = Variant(
     mode="redis",
     job="async",
     settings="`headrace work --concurrency 100`",
-    bulk="aenqueue_many, 1000 a call",
+    bulk="aenqueue_many, 5000 a call",
     reliable="lease 6 s (default 30 s)",
 )
+_OUR_SYNC_BULK = "enqueue_many, 5000 a call"
 _SYNC_BULK = "enqueue_many, 1000 a call"
 OURS = [
     _HEADRACE,
-    replace(_HEADRACE, id="headrace-redis-sync", mode="redis-sync", job="sync", bulk=_SYNC_BULK),
+    replace(_HEADRACE, id="headrace-redis-sync", mode="redis-sync", job="sync", bulk=_OUR_SYNC_BULK),
     replace(_HEADRACE, id="headrace-sqlite", store="sqlite", mode="sqlite"),
     replace(
         _HEADRACE,
@@ -67,7 +68,7 @@ OURS = [
         store="sqlite",
         mode="sqlite-sync",
         job="sync",
-        bulk=_SYNC_BULK,
+        bulk=_OUR_SYNC_BULK,
         joins=("sqlite3",),
         writer="sqlite3",
     ),
@@ -78,7 +79,7 @@ OURS = [
         store="postgres",
         mode="postgres-sync",
         job="sync",
-        bulk=_SYNC_BULK,
+        bulk=_OUR_SYNC_BULK,
         joins=("psycopg", "session"),
         writer="psycopg",
     ),

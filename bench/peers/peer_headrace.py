@@ -11,6 +11,7 @@ import peerlib as lib
 from headrace import Headrace
 
 CONCURRENCY = 100
+CHUNK = 5_000  # jobs of one bulk call, as many as the fastest peer takes
 SYNC = lib.MODE.endswith("sync")
 URLS = {
     "redis": lib.REDIS_URL,
@@ -35,6 +36,8 @@ def work() -> None:
 class PlainPeer(lib.SyncPeer):
     """Plain handlers, and a producer without an event loop."""
 
+    chunk = CHUNK
+
     def open(self) -> None:
         """Connect; makes the tables."""
         app.jobs.queues()
@@ -54,6 +57,8 @@ class PlainPeer(lib.SyncPeer):
 
 class AwaitedPeer(lib.AsyncPeer):
     """Async handlers, and a producer in an event loop."""
+
+    chunk = CHUNK
 
     async def open(self) -> None:
         """Connect; makes the tables."""
