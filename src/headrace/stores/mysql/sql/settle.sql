@@ -4,11 +4,11 @@
 savepoint headrace_finish;
 
 -- name: finish
--- What most jobs do: they have succeeded and go. Whether all of them did is asked next.
+-- Claims of jobs that nobody keeps. Whether all of them matched is asked next.
 delete from j using headrace_jobs as j force index (primary) where (j.id, j.token) in :claims and j.state = 'running';
 
 -- name: finished
--- How many that were, and the moment.
+-- How many did, and the moment.
 select row_count(), coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)));
 
 -- name: unfinish
