@@ -1,5 +1,6 @@
 """The setting HEADRACE, and addresses that are made of DATABASES."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,3 +85,23 @@ def test_a_database_in_memory_is_refused_with_what_to_do(alias: Any) -> None:
     inside.add(name, ":memory:")
     with pytest.raises(ConfigError, match="is in memory"):
         url_of(name)
+
+
+def test_jobs_of_tests_never_go_to_the_database_that_was_there_before(tmp_path: Path, unique_name: str) -> None:
+    """Tests whose database nobody else could open get an error for each job, not for the first one only."""
+    inside.add(unique_name, str(tmp_path / "shop.sqlite3"))
+    from django.db import connections
+
+    from headrace.contrib.django.project import DjangoApp
+
+    app = DjangoApp(Configuration(unique_name, None, None, joins=True, arguments={}))
+    assert app.jobs.queues() == []
+    connections[unique_name].settings_dict["NAME"] = ":memory:"
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="in memory, where no other connection finds jobs"):
+            app.jobs.queues()
+    connections[unique_name].settings_dict["NAME"] = str(tmp_path / "test.sqlite3")
+    assert app.jobs.queues() == []
+    assert app.driver.describe().endswith("test.sqlite3")
+    app.close()
+    inside.remove(unique_name)

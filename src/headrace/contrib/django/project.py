@@ -77,11 +77,14 @@ class DjangoApp(Headrace):
         return bool(connections[alias].settings_dict["NAME"] == self._names[alias])
 
     def _move(self, alias: str) -> None:
+        from django.db import connections  # noqa: PLC0415
+
+        name, url = connections[alias].settings_dict["NAME"], url_of(alias)
         self.close()
-        field = "outbox" if alias == self.settings.outbox else "url"
-        self.config = replace(self.config, **{field: self._address(alias)})
+        self.config = replace(self.config, **{"outbox" if alias == self.settings.outbox else "url": url})
         self._driver = None
         self.__dict__.pop("_outbox_driver", None)
+        self._names[alias] = name  # last: other threads go by it, and where it fails it must fail again
 
     # -- producers
 
