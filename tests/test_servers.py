@@ -14,7 +14,15 @@ import psycopg
 import pymysql
 import pytest
 
-from tests.servers import MariaServer, PostgresServer, Server, ServerDied, find_postgres_binaries, private_directory
+from tests.servers import (
+    MariaServer,
+    PostgresServer,
+    PostgresTemplate,
+    Server,
+    ServerDied,
+    find_postgres_binaries,
+    private_directory,
+)
 from tests.servers.base import _dead
 from tests.waiting import wait_until
 
@@ -89,6 +97,22 @@ def test_a_server_is_stopped_twice_and_even_frozen(server: Server) -> None:
 def test_a_server_that_cannot_start_says_why(server: Server) -> None:
     with pytest.raises(ServerDied, match=r"no.such.setting"):
         server.start(no_such_setting=1)
+
+
+class Impatient(PostgresServer):
+    """Its user presses Ctrl-C while it starts."""
+
+    def answers(self) -> bool:
+        raise KeyboardInterrupt
+
+
+def test_a_start_that_is_broken_off_leaves_no_server_behind(postgres_template: PostgresTemplate) -> None:
+    with private_directory("postgres") as directory:
+        server = Impatient(postgres_template, directory)
+        with pytest.raises(KeyboardInterrupt):
+            server.start()
+        assert not server.running
+        assert not [each for each in psutil.process_iter(["cwd"]) if each.info["cwd"] == str(directory)]
 
 
 def test_a_setting_can_be_given(server: Server) -> None:

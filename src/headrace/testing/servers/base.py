@@ -183,10 +183,16 @@ class Server:
                 start_new_session=self.own_session,
                 **self.launch_options(),
             )
+        try:
+            self._await_answer()
+        except BaseException:  # a server that nobody has got must not outlive its directory
+            self.stop()
+            raise
+
+    def _await_answer(self) -> None:
         give_up = time.monotonic() + READY_WITHIN
         while not self._answers_or_died():
             if time.monotonic() > give_up:
-                self.stop()
                 raise ServerDied(f"{self.binary} did not answer within {READY_WITHIN:g} s:\n{self._tail()}")
             time.sleep(_PAUSE)
 
