@@ -125,6 +125,7 @@ class Transactions:
             raise ConfigError(
                 f"the jobs are in {driver.describe()}, which no transaction of your database reaches: name "
                 'the database that is to hold the outbox, as in Headrace("redis://...", outbox="postgresql://...")'
+                " (HEADRACE_OUTBOX in Flask, OUTBOX in Django's HEADRACE)"
             )
         return cast("Database", driver)
 

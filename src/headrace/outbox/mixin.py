@@ -63,6 +63,7 @@ class EventApp:
             raise ConfigError(
                 f"the jobs are in a store of {scheme}://, which no transaction of your database reaches: name the "
                 'database that is to hold the outbox, as in Headrace("redis://...", outbox="postgresql://...")'
+                " (HEADRACE_OUTBOX in Flask, OUTBOX in Django's HEADRACE)"
             )
         return self.driver
 

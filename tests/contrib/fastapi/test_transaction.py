@@ -13,10 +13,12 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
 from headrace import Headrace, Task
 from headrace.contrib.fastapi import lifespan, transaction
+from headrace.errors import ConfigError
 
 
 class Ledger:
@@ -216,3 +218,17 @@ def test_one_that_succeeds_leaves_one(app: Headrace, engine: Engine, web: FastAP
     with TestClient(web) as client:
         assert client.post("/orders", params={"sku": "shoe"}).json() == "new"
         assert len(app.jobs.list("ready").jobs) == 1
+
+
+def test_what_commits_nothing_is_refused(engine: Engine) -> None:
+    for maker in (sessionmaker(engine), async_sessionmaker()):
+        with pytest.raises(ConfigError, match="hand over a `begin`"):
+            transaction(maker)
+    web = FastAPI()
+
+    @web.get("/")
+    def nothing(session: Annotated[Session, transaction(lambda: Session(engine))]) -> None:
+        """Never reached."""
+
+    with TestClient(web) as client, pytest.raises(ConfigError, match="was given a Session"):
+        client.get("/")

@@ -29,18 +29,34 @@ def transaction(begin: Callable[[], AbstractAsyncContextManager[Any] | AbstractC
 
     Returns:
         What `Depends` returns, for `Annotated`; its `dependency` is the key for `dependency_overrides`.
+
+    Raises:
+        ConfigError: `begin` returns a session or connection that commits nothing at its end; in a request if only that
+            tells.
     """
     from fastapi import Depends  # noqa: PLC0415 - the rest of this package works with Starlette alone
     from fastapi.concurrency import contextmanager_in_threadpool  # noqa: PLC0415
 
+    _refuse_uncommitted(begin)
+
     async def in_transaction() -> AsyncIterator[Any]:
         context = begin()
+        _refuse_uncommitted(context)
         if isinstance(context, AbstractContextManager) and not isinstance(context, AbstractAsyncContextManager):
             context = contextmanager_in_threadpool(context)
         async with context as held:
             yield held
 
     return Depends(in_transaction, scope="function")
+
+
+def _refuse_uncommitted(thing: object) -> None:
+    """A maker of sessions, a session or a connection: what has yet to begin a transaction rolls back at its end."""
+    if hasattr(thing, "begin"):
+        raise ConfigError(
+            f"transaction() was given a {type(thing).__name__}, at whose end nothing is committed: hand over a "
+            "`begin`, as in transaction(sessionmaker(engine).begin)"
+        )
 
 
 async def get_headrace(connection: HTTPConnection) -> Headrace:
