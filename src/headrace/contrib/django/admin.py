@@ -96,7 +96,7 @@ class FailedJobAdmin(admin.ModelAdmin):
             return self._act(request, [id])
         info = self._job(request, id)
         if info is None:
-            return _to_list()
+            return self._to_list()
         context = {
             **self._context(request, f"Failed job {id}"),
             "job": info,
@@ -127,18 +127,18 @@ class FailedJobAdmin(admin.ModelAdmin):
         action, every = request.POST.get("action", ""), bool(request.POST.get("every"))
         if action not in ACTIONS:
             self.message_user(request, "Choose what to do with the jobs.", messages.WARNING)
-            return _to_list(_filters(request.POST))
+            return self._to_list(_filters(request.POST))
         self._need(request, ACTIONS[action])
         if not ids and not every:
             self.message_user(request, "Select the jobs first.", messages.WARNING)
-            return _to_list(_filters(request.POST))
+            return self._to_list(_filters(request.POST))
         if (every or action == "forget") and not request.POST.get("confirmed"):
             return self._ask(request, action, [] if every else ids)
         try:
             self._carry_out(request, action, None if every else ids)
         except HeadraceError as error:
             self.message_user(request, str(error), messages.ERROR)
-        return _to_list(_filters(request.POST))
+        return self._to_list(_filters(request.POST))
 
     def _ask(self, request: HttpRequest, action: str, ids: list[str]) -> HttpResponseBase:
         context = {
@@ -180,6 +180,11 @@ class FailedJobAdmin(admin.ModelAdmin):
         if not getattr(self, f"has_{permission}_permission")(request):
             raise PermissionDenied
 
+    def _to_list(self, filters: dict[str, Any] | None = None) -> HttpResponseRedirect:
+        query = urlencode(_given(filters or {}))
+        place = reverse("admin:headrace_failedjob_changelist", current_app=self.admin_site.name)
+        return HttpResponseRedirect(f"{place}?{query}" if query else place)
+
     def _context(self, request: HttpRequest, title: str) -> dict[str, Any]:
         return {
             **self.admin_site.each_context(request),
@@ -212,9 +217,3 @@ def _filters(given: Any) -> dict[str, Any]:
 
 def _given(filters: dict[str, Any]) -> dict[str, str]:
     return {name: value for name, value in filters.items() if value}
-
-
-def _to_list(filters: dict[str, Any] | None = None) -> HttpResponseRedirect:
-    query = urlencode(_given(filters or {}))
-    place = reverse("admin:headrace_failedjob_changelist")
-    return HttpResponseRedirect(f"{place}?{query}" if query else place)
