@@ -40,11 +40,13 @@ def interrupted(plan: Plan[Any], driver: PostgresDriver, meanwhile: ops.Enqueue)
 def test_jobs_that_have_come_and_gone_since_the_look_are_not_stored_again(
     driver: PostgresDriver, when: str, derived: bool
 ) -> None:
-    """A producer whose answer was lost sends again, and is held up while what it had sent is carried out after all."""
+    """A producer whose answer was lost sends again, and is held up while what it had sent is carried out after all.
+
+    It is told that they are new, for all that it can know; but nobody runs them a second time.
+    """
     known = [job(f"{when}{n:04}", derived=derived) for n in range(200)]
     line = Line(driver.address, driver.statements)
     jobs = enqueue(*known, job(f"{when}new", derived=derived))
-    answers = line.run(interrupted(driver.store.plan(jobs), driver, enqueue(*known)))
+    line.run(interrupted(driver.store.plan(jobs), driver, enqueue(*known)))
     line.close()
-    assert [answer.status for answer in answers] == ["exists"] * 200 + ["new"]
     assert drain(driver.run) == [f"{when}new"]

@@ -44,8 +44,7 @@ class Load(msgspec.Struct, frozen=True, gc=False):
 
     `groups` are rows that follow each other and have the same values in all columns but the last two: those values, and
     the last two of each row. `types` are the columns', in their order. The answer is True; it is False where one of the
-    rows is there already, and then none of them is stored while the transaction goes on. A savepoint of the name
-    `headrace` is left where it began.
+    rows is there already, and then none of them is stored while the transaction goes on.
     """
 
     sql: str

@@ -83,25 +83,17 @@ def _runs(jobs: Sequence[ops.NewJob]) -> Iterator[list[ops.NewJob]]:
 def _copy(jobs: Sequence[ops.NewJob], now: int | None, promote: list[str]) -> Plan[bool]:
     """Store jobs the quick way, which is only for ids that are all new; else none is stored.
 
-    Some of them may come and go between the look and the copy: what another producer of the same jobs had sent, and was
-    long on its way. So it is looked once more, when nobody can store them any more.
+    One that comes and goes between the look and the copy is taken back by `headrace_undo_ended`, a trigger of the table.
     """
     ids = [job.id for job in jobs]
     first, last = min(ids), max(ids)
     near = first[:NEAR] == last[:NEAR]
     params = {"now": now, "promote": promote, "most": BATCH, "first": first, "last": last if near else first}
     moment, unheard = (yield Statement("enqueue.look", params))[0]
-    untouched = near and unheard
-    if not untouched and (yield Statement("enqueue.heard_of", {"ids": ids}))[0][0]:
+    if not (near and unheard) and (yield Statement("enqueue.heard_of", {"ids": ids}))[0][0]:
         return False
-    if not (yield Load("enqueue.copy", COLUMNS, _groups(jobs, moment))):
-        return False
-    if untouched and not (yield Statement("enqueue.ended_near", {"first": first, "last": last}))[0][0]:
-        return True
-    if (yield Statement("enqueue.ended", {"ids": ids}))[0][0]:
-        yield Statement("enqueue.uncopy")
-        return False
-    return True
+    stored: bool = yield Load("enqueue.copy", COLUMNS, _groups(jobs, moment))
+    return stored
 
 
 def _groups(jobs: Sequence[ops.NewJob], now: int) -> list[tuple[tuple[Any, ...], list[tuple[Any, Any]]]]:

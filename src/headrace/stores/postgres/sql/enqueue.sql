@@ -122,25 +122,6 @@ copy headrace_jobs (
     queue, task, state, priority, token, created_us, base_us, due_us, since_us, derived, id, body
 ) from stdin (format binary);
 
--- name: ended_near
--- After the copy: whether anything in the range has ended. This sees what the look before it could not see yet.
-select exists (select 1 from headrace_ended as e where e.id between :first and :last)
-    or exists (select 1 from headrace_gone as g where g.id between :first and :last);
-
--- name: ended
--- The same, of these jobs themselves.
-select exists (
-    select 1 from unnest(:ids::text[]) as n (id)
-    where coalesce(
-        (select e.id from headrace_ended as e where e.id = n.id),
-        (select g.id from headrace_gone as g where g.id = n.id)
-    ) is not null
-);
-
--- name: uncopy
--- Back to where the copy began, which the driver has marked.
-rollback to headrace;
-
 -- name: why
 -- Once more, for those that were neither stored nor explained: another transaction was in the way and has ended.
 select n.id, n.queue,
