@@ -83,7 +83,7 @@ def _runs(jobs: Sequence[ops.NewJob]) -> Iterator[list[ops.NewJob]]:
 def _copy(jobs: Sequence[ops.NewJob], now: int | None, promote: list[str]) -> Plan[bool]:
     """Store jobs the quick way, which is only for ids that are all new; else none is stored.
 
-    One that comes and goes between the look and the copy is taken back by `headrace_undo_ended`, a trigger of the table.
+    One that comes and goes between the look and the copy is taken back by the table's trigger `headrace_undo_ended`.
     """
     ids = [job.id for job in jobs]
     first, last = min(ids), max(ids)
