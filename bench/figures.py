@@ -175,11 +175,7 @@ def written_by(writer: str) -> str:
 def _old_snapshot(entries: Entries, store: str) -> Iterable[Measured]:
     found = entries.get(f"headrace-{store}", {}).get("foreign") or {}
     name = f"{STORES[store]}: no-op drain beside another connection's old snapshot, beside the drain without it"
-    if "ratio" not in found:
-        yield _missing(name, "at least 0.80x")
-        return
-    shown = f"{found['ratio']:.2f}x ({found['held']:,.0f}/s, {found['alone']:,.0f}/s)"
-    yield Measured(name, "at least 0.80x", found["ratio"], shown, found["ratio"] >= 0.8)
+    yield _beside(name, found, "held", "alone")
 
 
 def _bloat(entries: Entries, store: str) -> Iterable[Measured]:
@@ -187,11 +183,15 @@ def _bloat(entries: Entries, store: str) -> Iterable[Measured]:
         return
     found = entries.get(f"headrace-{store}", {}).get("bloat") or {}
     name = f"{STORES[store]}: no-op drain after {found.get('n', 1_000_000):,} jobs, beside the first"
+    yield _beside(name, found, "last", "first")
+
+
+def _beside(name: str, found: dict[str, Any], aged: str, fresh: str) -> Measured:
+    """One drain beside another, which it must come near to."""
     if "ratio" not in found:
-        yield _missing(name, "at least 0.80x")
-        return
-    shown = f"{found['ratio']:.2f}x ({found['last']:,.0f}/s, {found['first']:,.0f}/s)"
-    yield Measured(name, "at least 0.80x", found["ratio"], shown, found["ratio"] >= 0.8)
+        return _missing(name, "at least 0.80x")
+    shown = f"{found['ratio']:.2f}x ({found[aged]:,.0f}/s, {found[fresh]:,.0f}/s)"
+    return Measured(name, "at least 0.80x", found["ratio"], shown, found["ratio"] >= 0.8)
 
 
 # -- kinds of figures
