@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from headrace.core.operations import Enqueued, NewJob
+from headrace.core.wording import counted
 from headrace.drivers.borrowed import Loan, attend
 from headrace.errors import ConfigError
 from headrace.transactions import refuse_awaited, refuse_blocking
@@ -86,7 +87,10 @@ class Deferred:
         except BaseException as error:
             left = self.jobs[sent:]
             named = ", ".join(f"{job.task} {job.id}" for job in left[:NAMED]) + (", ..." if len(left) > NAMED else "")
-            said = f"the transaction has been committed, but {len(left)} jobs for after it are not known to be enqueued"
+            jobs = counted(len(left), "job")
+            said = (
+                f"the transaction has been committed, but it is not known whether {jobs} for after it could be enqueued"
+            )
             logger.error("%s: %s", said, named)  # noqa: TRY400 - the error is raised, and tells the rest
             error.add_note(f"{said[0].upper()}{said[1:]}: {named}")
             raise
