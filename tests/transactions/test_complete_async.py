@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from sqlalchemy import text
@@ -106,6 +106,32 @@ def test_a_worker_that_is_stopped_hands_back_what_is_not_committed(app: Headrace
     info = app.jobs.get(job.id)
     assert info is not None
     assert (info.state, info.counts["attempts"], orders(caller)) == ("ready", 0, [])
+
+
+@pytest.mark.parametrize("kind", ["session-psycopg-async"])  # on SQLite its transaction locks out everybody
+def test_a_run_that_ignores_the_end_of_its_worker_holds_up_no_reports(
+    app: Headrace, caller: Caller, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To hand its job back would wait for its transaction, and the reports of all other jobs behind it."""
+    told, ready = Told(), []
+    app.middleware.append(told)
+
+    @app.task(name="work", retry=1)
+    async def work() -> None:
+        async with session(url) as opened:
+            await order(opened, caller.table, 1)
+            await current_job().acomplete(transaction=opened)
+            ready.append(True)
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            await asyncio.Event().wait()
+
+    job = work.enqueue()
+    with at_work(app, grace=0.1):
+        wait_until(lambda: ready, 30)
+    assert "does not end" in caplog.text
+    assert "took no reports" not in caplog.text
+    assert (state(app, job.id), told.states, orders(caller)) == ("running", [], [])
 
 
 def test_the_wrong_colour_is_refused(app: Headrace, caller: Caller, url: str) -> None:

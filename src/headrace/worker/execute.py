@@ -129,7 +129,10 @@ class Executor:
         left = [work for work in works if work.running is not None]
         for work in left:
             logger.error("job %s does not end: handing it back", work.job.id, extra=work.describe())
-            self._end(work, settle.Released(LATE_US, started=True))
+            if work.forestall():
+                self._end(work, settle.Released(LATE_US, started=True))
+            else:  # a report would wait for the handler's transaction, and all others behind it
+                _leave_unreported(work)
         return len(left)
 
     def close(self) -> None:
@@ -331,7 +334,7 @@ class Executor:
         finally:
             self._late.discard(late)
         if done is None:
-            work.ended, work.running = True, None  # nobody reports it: whatever is still held runs again
+            _leave_unreported(work)
         elif done:
             tell_afterwards(work, ending)
             self._report(work, self._conclude(work, settle.SUCCEEDED), stored=True)
@@ -372,6 +375,11 @@ class Executor:
             tell(work, outcome, said)
         except Exception as error:  # noqa: BLE001 - the application's filters and record factories may raise anything
             sys.stderr.write(f"headrace: the outcome of job {work.job.id} could not be logged: {error!r}\n")
+
+
+def _leave_unreported(work: Work) -> None:
+    """The worker ends: if the store still has it, it runs again after its lease."""
+    work.ended, work.running = True, None
 
 
 def _twice(run: Callable[[], Awaitable[Any]], work: Work) -> Callable[[], Awaitable[Any]]:
