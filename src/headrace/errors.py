@@ -55,7 +55,7 @@ class LeaseLost(HeadraceError):
 
 
 class RolledBack(HeadraceError):
-    """The handler has returned, but not committed the transaction in which it completed its job: commit it before that."""
+    """The handler has returned, but not committed the transaction that completed its job: commit before you return."""
 
 
 class EnvelopeError(HeadraceError):

@@ -13,7 +13,10 @@ from headrace.core import operations as ops
 from headrace.core.states import State
 from headrace.drivers.postgres import PostgresDriver
 from headrace.drivers.postgres import driver as driving
+from headrace.drivers.postgres.address import parse
+from headrace.drivers.postgres.line import Line, Statements
 from headrace.errors import InvalidArguments, StoreMisconfigured, StoreUnavailable
+from headrace.stores.plan import Statement
 from tests.process.postgres_jobs import ask, open_driver, plain
 from tests.process.redis_jobs import claim, drain, enqueue, job, repeat, settle
 from tests.proxy import Proxy
@@ -319,3 +322,23 @@ def test_tables_that_vanish_are_made_again(postgres_url: str, unique_name: str) 
         driver.run(enqueue(job("a")))
     wait_until(lambda: driver.run(enqueue(job("a")))[0].status == "new")
     driver.close()
+
+
+@pytest.mark.parametrize("pooled", ["", "pgbouncer=1"])
+def test_the_isolation_is_ours_whatever_the_role_has(postgres_url: str, unique_name: str, pooled: str) -> None:
+    """A snapshot that is kept would hide from an enqueue what has become of the same job meanwhile."""
+    role = f"{unique_name}_strict"
+    with plain(postgres_url) as admin:
+        admin.execute(f"create role {role} superuser login")
+        admin.execute(f"alter role {role} set default_transaction_isolation to 'serializable'")
+    url = postgres_url.replace("//headrace@", f"//{role}@")
+    assert ask(url, "show transaction_isolation") == "serializable"
+    line = Line(parse(f"{url}?{pooled}"), Statements({"isolation": "show transaction_isolation"}))
+    try:
+        alone = [line.execute(Statement("isolation", alone=True))]
+        within = [line.execute(Statement("isolation")) for _ in "ab"]
+    finally:
+        line.close()
+        with plain(postgres_url) as admin:
+            admin.execute(f"drop role {role}")
+    assert alone + within == [[("read committed",)]] * 3

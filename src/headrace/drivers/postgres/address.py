@@ -64,6 +64,7 @@ class Address(msgspec.Struct, frozen=True):
             limit = str(round(self.timeout * 1000))
             # A process that is frozen between two statements must not keep its locks, nor dead rows, for ever.
             pins = PINS | {"statement_timeout": limit, "idle_in_transaction_session_timeout": limit}
+            pins["default_transaction_isolation"] = r"read\ committed"  # of statements outside transactions
             ours = " ".join(f"-c {name}={value}" for name, value in pins.items())
             parameters["options"] = f"{ours} {self.parameters.get('options', '')}".strip()
         return parameters

@@ -29,6 +29,9 @@ Rows = list[tuple[Any, ...]]
 
 NOTIFY, LISTEN = "wake.notify", "wake.listen"  # the store's statements for hints
 
+# Whatever the server's default is: our statements look again for what others have committed meanwhile.
+BEGIN = b"begin isolation level read committed"
+
 # Only for the transaction, which is all that a pooler leaves us.
 _PIN = "select " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in PINS.items())
 
@@ -89,7 +92,7 @@ class Line:
         if not is_idle(connection) or (alone and not self._pinning):
             return _rows(connection.execute(query, params, binary=True))
         with connection.pipeline():  # one trip for all
-            connection.execute(b"begin")
+            connection.execute(BEGIN)
             if self._pinning:
                 connection.execute(_PIN.encode())
             cursor = connection.execute(query, params, binary=True)
@@ -166,7 +169,7 @@ class AsyncLine:
         if not is_idle(connection) or (alone and not self._pinning):
             return await _arows(await connection.execute(query, params, binary=True))
         async with connection.pipeline():  # one trip for all
-            await connection.execute(b"begin")
+            await connection.execute(BEGIN)
             if self._pinning:
                 await connection.execute(_PIN.encode())
             cursor = await connection.execute(query, params, binary=True)
