@@ -166,7 +166,7 @@ async def test_an_idle_connection_that_the_server_closed_fails_nobody(
         for (number,) in rows:
             try:
                 ask(mysql_url, f"kill {number}")
-            except pymysql.err.OperationalError:  # another test's, gone meanwhile
+            except pymysql.OperationalError:  # another test's, gone meanwhile
                 continue
         await await_until(
             lambda: not ask(mysql_url, "select id from information_schema.processlist where command = 'Sleep'")

@@ -1,6 +1,8 @@
 """Servers with settings of their own, users who may do little, and how we say what is wrong."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -167,7 +169,7 @@ def test_a_job_larger_than_a_packet_is_refused(mariadb_server_factory: Factory, 
 )
 def test_errors_of_the_server_are_put_into_our_words(code: int, kind: type[Exception]) -> None:
     address = parse("mysql://me:secret@db/jobs")
-    error = translate(pymysql.err.OperationalError(code, "as it says"), pymysql.err, address)
+    error = translate(pymysql.OperationalError(code, "as it says"), pymysql, address)
     assert type(error) is kind or (kind is StoreUnavailable and isinstance(error, kind))
     assert "as it says" in str(error)
     assert "secret" not in str(error)
@@ -231,3 +233,20 @@ def test_a_server_proves_itself_by_its_certificate(
     for refused in ("?ssl=1", ""):
         with pytest.raises((StoreUnavailable, StoreMisconfigured, StoreError)):
             ask_for_queues(refused)
+
+
+def test_errors_are_ours_where_the_library_stands_in_for_another_one() -> None:
+    """As under Django: importing a part of it by the other name replaces `pymysql.err` by a copy."""
+    script = """
+import pymysql
+from headrace import Headrace
+from headrace.errors import StoreUnavailable
+pymysql.install_as_MySQLdb()
+import MySQLdb.converters
+try:
+    Headrace("mysql://nobody@127.0.0.1:1/none", resend=0).jobs.queues()
+except StoreUnavailable:
+    print("ours")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("ours\n", 0), done.stderr

@@ -72,7 +72,7 @@ def test_a_rollback_is_a_failed_attempt_and_never_a_success(app: Headrace, calle
     info = app.jobs.get(job.id)
     assert info is not None
     assert [(mishap.type, mishap.attempt) for mishap in info.history] == [("RolledBack", 1)]
-    assert "commit it before" in info.history[0].message
+    assert "commit before you return" in info.history[0].message
     assert orders(caller) == [2]
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session
 
 from headrace import Headrace, Task
+from headrace.core.operations import Claim
 from headrace.errors import ConfigError, WrongColour
 from tests.transactions.callers import KINDS, Caller, through
 
@@ -70,6 +71,16 @@ def test_a_callers_job_is_a_job_like_any_other(app: Headrace, caller: Caller, ta
     assert info is not None
     assert (info.id, info.queue, info.priority, info.state, info.unique) == ("order-1", "mail", 7, "ready", "1")
     assert [found.id for found in app.jobs.list("scheduled").jobs] == [later.id]
+
+
+def test_a_queue_is_seen_while_all_its_jobs_run(app: Headrace, caller: Caller, task: Task[..., Any]) -> None:
+    """Nobody has noted it: only jobs of callers' transactions have ever been in it."""
+    caller.order(1)
+    job = caller.enqueue(task, 1, queue="mail")
+    caller.commit()
+    (claimed,) = app.driver.run(Claim("w1", 1, ("mail",), 10, 30_000_000)).jobs
+    assert claimed.id == job.id
+    assert [(queue.name, queue.ready, queue.running) for queue in app.jobs.queues()] == [("mail", 0, 1)]
 
 
 def test_other_producers_do_not_wait_for_a_long_transaction(

@@ -50,7 +50,7 @@ class Line:
                 ssl_disabled=address.tls_context() is None,
             )
         except (pymysql.MySQLError, OSError) as error:
-            raise translate(error, pymysql.err, address) from error
+            raise translate(error, pymysql, address) from error
         try:
             for step in session_steps(address):
                 self.execute(step)
@@ -102,7 +102,7 @@ class Line:
                 rows = cursor.fetchall()
         except (pymysql.MySQLError, OSError) as error:
             self.usable = not is_lost(error)
-            raise translate(error, pymysql.err, self._address) from error
+            raise translate(error, pymysql, self._address) from error
         self.usable = True
         return rows
 

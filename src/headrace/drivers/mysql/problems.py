@@ -64,7 +64,11 @@ def is_lost(error: BaseException) -> bool:
 
 
 def translate(error: Exception, errors: Any, address: Address) -> Exception:
-    """The error to raise instead; `errors` is the client library's module of errors."""
+    """The error to raise instead; `errors` is the client library's module that has `MySQLError`.
+
+    Of PyMySQL the package itself: Django, which imports parts of it as `MySQLdb`, puts another copy in place of
+    `pymysql.err`.
+    """
     if isinstance(error, OSError | EOFError):
         return StoreUnavailable(f"the connection to {address} was lost: {error}")
     if not isinstance(error, errors.MySQLError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from headrace.core import operations as ops
@@ -63,7 +64,9 @@ def _live(op: ops.List, params: dict[str, Any]) -> Plan[list[Row]]:
     if op.state is not State.READY:
         rows = yield Statement("look.other", params)
         return rows
-    names = [params["queue"]] if op.queue is not None else [name for (name,) in (yield Statement("look.queues"))]
+    names = (
+        [params["queue"]] if op.queue is not None else [name for (name,) in (yield Statement("look.waiting_queues"))]
+    )
     found: list[Row] = []
     for name in names:
         found += yield Statement("look.ready", params | {"queue": name})
@@ -87,26 +90,21 @@ def _live_cursor(cursor: str | None) -> dict[str, int]:
 
 
 def queues(op: ops.Queues, now: int) -> Plan[list[ops.QueueView]]:
-    """Counts by state, each from an index."""
-    names = yield Statement("look.queues")
-    ready = _by_queue((yield Statement("look.count_ready")))
-    scheduled = _by_queue((yield Statement("look.count_scheduled", {"now": now})))
-    running = _by_queue((yield Statement("look.count_running")))
-    parked = _by_queue((yield Statement("look.count_parked")))
-    failed = _by_queue((yield Statement("look.count_failed")))
+    """Counts by state, each from an index; a queue is known by its jobs, or by an earlier enqueue."""
+    counts: dict[bytes, dict[str, tuple[int, int | None]]] = defaultdict(dict)
+    for kind, name, count, oldest in (yield Statement("look.queues", {"now": now})):
+        counts[name][text(kind)] = (count, oldest)
+    none = (0, None)
     views = []
-    for (name,) in names:
-        waiting, since = ready.get(name, (0, None))
-        later, due, due_since = scheduled.get(name, (0, 0, None))
-        busy, claimed = running.get(name, (0, None))
+    for name in sorted(counts):
+        of = counts[name]
+        ready, since = of.get("ready", none)
+        due, due_since = of.get("due", none)
+        running, claimed = of.get("running", none)
         oldest = min((moment for moment in (since, due_since) if moment is not None), default=None)
-        held, lost = parked.get(name, (0,))[0], failed.get(name, (0,))[0]
-        views.append(ops.QueueView(text(name), waiting + due, later - due, busy, held, lost, oldest, claimed))
+        scheduled, parked, failed = (of.get(kind, none)[0] for kind in ("scheduled", "parked", "failed"))
+        views.append(ops.QueueView(text(name), ready + due, scheduled, running, parked, failed, oldest, claimed))
     return views
-
-
-def _by_queue(rows: list[Row]) -> dict[bytes, Row]:
-    return {row[0]: row[1:] for row in rows}
 
 
 def workers(op: ops.Workers, now: int) -> Plan[list[ops.WorkerView]]:

@@ -69,7 +69,7 @@ class MariaServer(Server):
             pymysql.connect(
                 host="127.0.0.1", port=self.port, user=NAME, password=PASSWORD, connect_timeout=1, read_timeout=1
             ).close()
-        except pymysql.err.OperationalError:
+        except pymysql.OperationalError:
             return False
         return True
 

@@ -59,28 +59,29 @@ where state = :state and finished_us <= :finished_us and (finished_us < :finishe
     and (:task is null or task = :task) and (:reason is null or reason = :reason)
 order by finished_us desc, id desc limit :limit;
 
--- name: queues
+-- name: waiting_queues
 -- Those that have been noted, and those of jobs that came in somebody else's transaction, which notes none.
 select name from headrace_queues
 union select queue from headrace_jobs where state = 'ready' group by queue
 union select queue from headrace_jobs where state = 'scheduled' group by queue
 order by name;
 
--- name: count_ready
-select queue, count(*), min(since_us) from headrace_jobs where state = 'ready' group by queue;
-
--- name: count_scheduled
-select queue, count(*), count(case when turn <= :now then 1 end), min(case when turn <= :now then since_us end)
-from headrace_jobs where state = 'scheduled' group by queue;
-
--- name: count_running
-select queue, count(*), min(claimed_us) from headrace_jobs where state = 'running' group by queue;
-
--- name: count_parked
-select queue, count(*) from headrace_jobs where state = 'parked' group by queue;
-
--- name: count_failed
-select queue, count(*) from headrace_ended where state = 'failed' group by queue;
+-- name: queues
+-- Counts by state, each from an index: kind, queue, count, oldest moment. Due jobs count as ready. One statement, so that a
+-- job that is on its way from one state to another is counted once.
+select 'known', name, 0, null from headrace_queues
+union all
+select 'ready', queue, count(*), min(since_us) from headrace_jobs where state = 'ready' group by queue
+union all
+select 'due', queue, count(*), min(since_us) from headrace_jobs where state = 'scheduled' and turn <= :now group by queue
+union all
+select 'scheduled', queue, count(*), null from headrace_jobs where state = 'scheduled' and turn > :now group by queue
+union all
+select 'running', queue, count(*), min(claimed_us) from headrace_jobs where state = 'running' group by queue
+union all
+select 'parked', queue, count(*), null from headrace_jobs where state = 'parked' group by queue
+union all
+select 'failed', queue, count(*), null from headrace_ended where state = 'failed' group by queue;
 
 -- name: workers
 select worker, lease_until_us,
