@@ -1,6 +1,7 @@
 """Servers, names and places for the tests. A missing server skips on a laptop and fails where all are required."""
 
 import os
+import signal
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -27,6 +28,9 @@ from tests.servers import (
 )
 
 pytest.register_assert_rewrite("headrace.testing.conformance")  # so that a broken guarantee explains itself
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so do scripts start what they leave in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the processes of the tests must hear it
 
 
 @pytest.fixture(scope="session")
