@@ -195,11 +195,12 @@ class Headrace(EventApp):
         Raises:
             ConfigError: the extra for this URL is not installed.
         """
-        if self._driver is None:
+        self._before_use()
+        driver = self._driver
+        if driver is None:
             with self._lock:
-                if self._driver is None:
-                    self._driver = make_driver(self.config)
-        return self._driver
+                driver = self._driver = self._driver or make_driver(self.config)
+        return driver
 
     @driver.setter
     def driver(self, driver: Driver) -> None:
@@ -237,6 +238,19 @@ class Headrace(EventApp):
         names, weights = parse_queues(queues)
         checked_texts("queues", names)
         return Worker(self, WorkerOptions(queues=names, weights=weights, **options), id=id or worker_id())
+
+    def _before_use(self) -> None:
+        """Called before a store is handed out: apps of frameworks see here whether it is still the right one."""
+
+    def _move_to(self, config: Config) -> None:
+        """Close what is open, and use the stores of other settings from here on."""
+        self.close()
+        with self._lock:
+            self.config = config
+            self._driver = None
+            self._sender = Sender(self, config.resend_s)
+            for made in ("_async_sender", "_outbox_driver"):
+                self.__dict__.pop(made, None)
 
     def _make_driver(self, config: Config) -> Driver:
         return make_driver(config)

@@ -37,6 +37,7 @@ class EventApp:
         @property
         def driver(self) -> Driver: ...
         def _make_driver(self, config: Config) -> Driver: ...
+        def _before_use(self) -> None: ...
         def new_id(self) -> str: ...
 
         task: Any
@@ -56,6 +57,7 @@ class EventApp:
         Raises:
             ConfigError: the jobs live where no transaction of a caller's reaches, and `outbox=` names no database.
         """
+        self._before_use()
         if self.config.outbox is not None:
             return self._outbox_driver
         scheme = self.config.url.partition("://")[0]

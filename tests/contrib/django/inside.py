@@ -1,8 +1,11 @@
 """Django in the process of the tests: the shop's settings, and databases that are added as tests bring them."""
 
+import asyncio
 import os
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -65,3 +68,34 @@ def remove(alias: str) -> None:
     _users[alias] -= 1
     if not _users[alias]:
         del connections.settings[alias]
+
+
+@contextmanager
+def own_tables(folder: Path) -> Iterator[None]:
+    """The shop's tables and ours in a file of the test's own: the app follows, as it does to the database of tests."""
+    from django.core.management import call_command
+    from django.db import connection
+
+    from headrace.contrib.django import app
+
+    before = connection.settings_dict["NAME"]
+    connection.close()
+    connection.settings_dict["NAME"] = str(folder / "shop.sqlite3")
+    try:
+        call_command("migrate", verbosity=0)
+        yield
+    finally:
+        app.close()
+        connection.close()
+        connection.settings_dict["NAME"] = before
+
+
+def work() -> None:
+    """Run what is ready, to the end."""
+    from headrace.contrib.django import app
+
+    async def run() -> None:
+        await app.worker(burst=True).run()
+        await app.aclose()
+
+    asyncio.run(run())

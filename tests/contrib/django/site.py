@@ -136,22 +136,21 @@ def own_database(url: str, name: str) -> tuple[dict[str, Any], str]:
     """A database of the test's own on this server: as it stands in DATABASES, and as a URL."""
     base, _, query = url.partition("?")
     mine = f"{base.rpartition('/')[0]}/{name}" + (f"?{query}" if query else "")
-    if url.startswith("postgres"):
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(f"create database {name}")
-    else:
-        connection = pymysql.connect(**server(url))
-        with connection, connection.cursor() as cursor:
-            cursor.execute(f"create database {name} character set utf8mb4")
+    _tell(url, f"create database {name}" + ("" if url.startswith("postgres") else " character set utf8mb4"))
     return entry(mine), mine
 
 
 def drop_database(url: str, name: str) -> None:
     """And away with it."""
+    _tell(url, f"drop database {name}" + (" with (force)" if url.startswith("postgres") else ""))
+
+
+def _tell(url: str, statement: str) -> None:
+    """Outside of any transaction, on a connection of its own."""
     if url.startswith("postgres"):
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(f"drop database {name} with (force)")
+            connection.execute(statement)
     else:
         connection = pymysql.connect(**server(url))
         with connection, connection.cursor() as cursor:
-            cursor.execute(f"drop database {name}")
+            cursor.execute(statement)

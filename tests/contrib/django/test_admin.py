@@ -11,12 +11,12 @@ from headrace.core import operations as ops
 from headrace.core import trail
 from headrace.core.states import State
 from tests.contrib.django import inside
+from tests.contrib.django.inside import own_tables
 
 inside.set_up()
 
 from django.contrib.admin.models import LogEntry  # noqa: E402
 from django.contrib.auth.models import Permission, User  # noqa: E402
-from django.core.management import call_command  # noqa: E402
 from django.db import connection  # noqa: E402
 from django.test import Client  # noqa: E402
 
@@ -38,14 +38,8 @@ def report(text: str = "") -> None:
 
 @pytest.fixture(autouse=True)
 def tables(tmp_path: Path) -> Iterator[None]:
-    before = connection.settings_dict["NAME"]
-    connection.close()
-    connection.settings_dict["NAME"] = str(tmp_path / "shop.sqlite3")
-    call_command("migrate", verbosity=0)
-    yield
-    app.close()
-    connection.close()
-    connection.settings_dict["NAME"] = before
+    with own_tables(tmp_path):
+        yield
 
 
 def fail(task: Any = mail, count: int = 1, error: str = "SMTPError", text: str = "hello") -> list[str]:

@@ -12,12 +12,12 @@ import pytest
 
 from headrace import Retry
 from tests.contrib.django import inside
+from tests.contrib.django.inside import own_tables, work
 from tests.waiting import wait_until
 
 inside.set_up()
 
-from django.core.management import call_command  # noqa: E402
-from django.db import connection, transaction  # noqa: E402
+from django.db import transaction  # noqa: E402
 from django.test.utils import modify_settings, override_settings  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
@@ -37,24 +37,8 @@ from headrace.contrib.django.registry import backend_queues  # noqa: E402
 @pytest.fixture
 def tasks(tmp_path: Path) -> Iterator[Any]:
     """The shop's tasks, on a database of the test's own: the app follows, as it does to the database of tests."""
-    before = connection.settings_dict["NAME"]
-    connection.close()
-    connection.settings_dict["NAME"] = str(tmp_path / "shop.sqlite3")
-    call_command("migrate", verbosity=0)
-    yield importlib.import_module("djangoshop.orders.tasks")
-    app.close()
-    connection.close()
-    connection.settings_dict["NAME"] = before
-
-
-def work() -> None:
-    """Run what is ready, to the end."""
-
-    async def run() -> None:
-        await app.worker(burst=True).run()
-        await app.aclose()
-
-    asyncio.run(run())
+    with own_tables(tmp_path):
+        yield importlib.import_module("djangoshop.orders.tasks")
 
 
 def test_a_result_from_first_to_last(tasks: Any) -> None:

@@ -1,6 +1,5 @@
 """Handlers of a Django project that end their jobs in a transaction of Django's, and jobs for after a commit."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,11 +10,11 @@ from msgspec.structs import replace
 
 from headrace import current_job
 from tests.contrib.django import inside
+from tests.contrib.django.inside import own_tables, work
 
 inside.set_up()
 
-from django.core.management import call_command  # noqa: E402
-from django.db import connection, transaction  # noqa: E402
+from django.db import transaction  # noqa: E402
 from djangoshop.orders.models import Mail  # noqa: E402
 
 from headrace.contrib.django import app  # noqa: E402
@@ -23,25 +22,9 @@ from headrace.contrib.django import app  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def tables(tmp_path: Path) -> Iterator[None]:
-    before = connection.settings_dict["NAME"]
-    connection.close()
-    connection.settings_dict["NAME"] = str(tmp_path / "shop.sqlite3")
-    call_command("migrate", verbosity=0)
-    app.jobs.queues()  # opens the file: that cannot be done while it is locked
-    yield
-    app.close()
-    connection.close()
-    connection.settings_dict["NAME"] = before
-
-
-def work() -> None:
-    """Run what is ready, to the end."""
-
-    async def run() -> None:
-        await app.worker(burst=True).run()
-        await app.aclose()
-
-    asyncio.run(run())
+    with own_tables(tmp_path):
+        app.jobs.queues()  # opens the file: that cannot be done while it is locked
+        yield
 
 
 @app.task(name="shop.send", retry=1)

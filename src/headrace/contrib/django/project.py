@@ -14,7 +14,6 @@ from headrace.contrib.django.addresses import url_of
 from headrace.contrib.django.configuration import Configuration, configuration
 from headrace.contrib.django.hygiene import FreshConnections
 from headrace.core.operations import Enqueued, NewJob
-from headrace.core.ports import Driver
 
 if TYPE_CHECKING:
     from headrace.worker import Worker
@@ -48,23 +47,8 @@ class DjangoApp(Headrace):
 
     # -- the store
 
-    @property
-    def driver(self) -> Driver:
-        """The store. It follows a database of Django that has been given another name, as tests do."""
-        self._follow()
-        return super().driver
-
-    @driver.setter
-    def driver(self, driver: Driver) -> None:
-        self._driver = driver
-
-    @property
-    def outbox_driver(self) -> Driver:
-        """The database with the outbox; it follows in the same way."""
-        self._follow()
-        return super().outbox_driver
-
-    def _follow(self) -> None:
+    def _before_use(self) -> None:
+        """Follow a database of Django that has been given another name, as tests do."""
         if all(map(self._stays, self._names)):
             return
         with self._moving:
@@ -80,10 +64,7 @@ class DjangoApp(Headrace):
         from django.db import connections  # noqa: PLC0415
 
         name, url = connections[alias].settings_dict["NAME"], url_of(alias)
-        self.close()
-        self.config = replace(self.config, **{"outbox" if alias == self.settings.outbox else "url": url})
-        self._driver = None
-        self.__dict__.pop("_outbox_driver", None)
+        self._move_to(replace(self.config, **{"outbox" if alias == self.settings.outbox else "url": url}))
         self._names[alias] = name  # last: other threads go by it, and where it fails it must fail again
 
     # -- producers

@@ -12,10 +12,8 @@ from headrace.app import Headrace
 from headrace.config import Config
 from headrace.context import JobContext
 from headrace.contrib.flask.commands import command_for
-from headrace.core.ports import Driver
 from headrace.errors import ConfigError
 from headrace.middleware import Middleware
-from headrace.sending import Sender
 
 PREFIX = "HEADRACE_"
 SETTINGS = ("URL", "NAME", "LEASE", "HEARTBEAT", "RESEND", "BUSY_TIMEOUT", "OUTBOX", "OUTBOX_MODE")
@@ -65,12 +63,7 @@ class FlaskHeadrace(Headrace):
         config = _config(app)
         self._configs[app] = config
         if config != self.config:
-            self.close()
-            self.config = config
-            self._driver = None
-            self._sender = Sender(self, config.resend_s)
-            for made in ("_async_sender", "_outbox_driver"):
-                self.__dict__.pop(made, None)
+            self._move_to(config)
         self._flask = app
         app.extensions["headrace"] = self
         app.cli.add_command(command_for(self))
@@ -90,31 +83,8 @@ class FlaskHeadrace(Headrace):
             )
         return self._flask
 
-    @property
-    def driver(self) -> Driver:
-        """The store with its connection, made when first asked for.
-
-        Raises:
-            ConfigError: there is no Flask app yet, or the current one has other settings than the one that came last.
-        """
-        self._check_settled()
-        return super().driver
-
-    @driver.setter
-    def driver(self, driver: Driver) -> None:
-        self._driver = driver
-
-    @property
-    def outbox_driver(self) -> Driver:
-        """The database with the outbox.
-
-        Raises:
-            ConfigError: as `driver`.
-        """
-        self._check_settled()
-        return super().outbox_driver
-
-    def _check_settled(self) -> None:
+    def _before_use(self) -> None:
+        """Refuse to serve an app whose settings are not those that came last."""
         last = self.flask_app
         if not has_app_context():
             return
