@@ -124,19 +124,21 @@ where status = 'parked' and id::text = any(:ids::text[])
 returning seq;
 
 -- name: prune_published
-delete from headrace_outbox where seq in (
+-- The rows as one array, here and below: a plan that joins them may read them again for each row, and each time skips those
+-- that it has locked itself, so that it deletes more than the limit.
+delete from headrace_outbox where seq = any (array(
     select seq from headrace_outbox
     where status = 'published' and published_at <= timestamp 'epoch' + :before::bigint * interval '1 microsecond'
     order by published_at limit :limit for update skip locked
-)
+))
 returning seq;
 
 -- name: prune_cdc
-delete from headrace_outbox where seq in (
+delete from headrace_outbox where seq = any (array(
     select seq from headrace_outbox
     where status = 'cdc' and created_at <= timestamp 'epoch' + :before::bigint * interval '1 microsecond'
     order by created_at limit :limit for update skip locked
-)
+))
 returning seq;
 
 -- name: receive
@@ -149,9 +151,9 @@ on conflict (consumer, message_id) do nothing
 returning 1;
 
 -- name: prune_inbox
-delete from headrace_inbox where (consumer, message_id) in (
-    select consumer, message_id from headrace_inbox
+delete from headrace_inbox where ctid = any (array(
+    select ctid from headrace_inbox
     where received_at <= timestamp 'epoch' + :before::bigint * interval '1 microsecond'
     order by received_at limit :limit for update skip locked
-)
+))
 returning 1;
