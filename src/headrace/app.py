@@ -87,7 +87,7 @@ class Headrace(EventApp):
             outbox_mode=outbox_mode,
         )
         self.clock = SystemClock()
-        self.ids: Callable[[], str] = IdMaker(self.clock)
+        self.ids = IdMaker(self.clock)
         # of the operating system, so that forked processes do not share a sequence
         self.rng: random.Random = random.SystemRandom()
         self.middleware: list[Middleware] = []
@@ -167,6 +167,10 @@ class Headrace(EventApp):
     def new_id(self) -> str:
         """An id for a job: UUIDv7, growing within this process."""
         return self.ids()
+
+    def new_ids(self, count: int) -> list[str]:
+        """Ids for so many jobs."""
+        return self.ids.many(count)
 
     def send(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs, all or none."""

@@ -30,6 +30,10 @@ class Producer(Protocol):
         """An id for a job."""
         ...
 
+    def new_ids(self, count: int) -> list[str]:
+        """Ids for so many jobs."""
+        ...
+
     def send(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs, all or none."""
         ...

@@ -288,9 +288,9 @@ class Task(Generic[P, R]):
         named = self.arguments.bind(args, kwargs)
         return self.arguments.encode((), named), self.unique.render({**self.arguments.defaults, **named})
 
-    def _new_job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], later_us: int = 0) -> NewJob:
+    def _new_job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
         raw, key = self._encode(args, kwargs)
-        return self._job(self.sending.id or self.producer.new_id(), raw, key, later_us)
+        return self._job(self.sending.id or self.producer.new_id(), raw, key)
 
     def _job(self, id: str, raw: bytes, key: str | None, later_us: int = 0) -> NewJob:
         after, unique = self.sending.run_after, self.unique
@@ -347,15 +347,16 @@ class Task(Generic[P, R]):
         place = 0
         rest = iter(calls)
         while chunk := list(islice(rest, size)):
-            jobs = []
-            for arguments in chunk:
-                args, kwargs = _split(arguments, place)
-                try:
-                    jobs.append(self._new_job(args, kwargs, int(step_us * place)))
-                except HeadraceError as error:
-                    raise type(error)(f"call {place} of enqueue_many: {error}") from error
-                place += 1
+            jobs: list[NewJob] = []
+            try:
+                for id, arguments in zip(self.producer.new_ids(len(chunk)), chunk, strict=True):
+                    args, kwargs = _split(arguments)
+                    raw, key = self._encode(args, kwargs)
+                    jobs.append(self._job(id, raw, key, int(step_us * (place + len(jobs)))))
+            except HeadraceError as error:
+                raise type(error)(f"call {place + len(jobs)} of enqueue_many: {error}") from error
             yield jobs
+            place += len(jobs)
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -370,16 +371,14 @@ class Call(msgspec.Struct, frozen=True):
         return self.task._job(id, self.args, self.unique)  # noqa: SLF001 - the other half of Task.call
 
 
-def _split(arguments: Mapping[str, Any] | tuple[Any, ...], place: int) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+def _split(arguments: Mapping[str, Any] | tuple[Any, ...]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     if isinstance(arguments, dict):
         return (), arguments
     if isinstance(arguments, tuple):
         return arguments, {}
     if isinstance(arguments, Mapping):
         return (), dict(arguments)
-    raise InvalidArguments(
-        f"call {place} of enqueue_many is {arguments!r:.80}: pass a dict of argument names, or a tuple such as (17,)"
-    )
+    raise InvalidArguments(f"it is {arguments!r:.80}: pass a dict of argument names, or a tuple such as (17,)")
 
 
 def _note(error: Exception, jobs: list[Job]) -> None:

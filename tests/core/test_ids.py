@@ -53,6 +53,21 @@ def test_a_maker_grows_within_one_microsecond_and_when_the_clock_steps_back() ->
     assert ids == sorted(set(ids))
 
 
+def test_many_ids_are_neighbours_and_grow_with_those_made_singly() -> None:
+    clock = FixedClock(MOMENT_US)
+    maker = IdMaker(clock, random.Random(1))
+    ids = [maker(), *maker.many(2_500), maker(), *maker.many(1), *maker.many(3)]
+    assert ids == sorted(set(ids))
+    assert len(ids) == 2_506
+    for id in map(uuid.UUID, ids):
+        assert (id.version, id.variant) == (7, uuid.RFC_4122)
+    moments = [(id.int >> 80) * 1000 + ((id.int >> 64 & 0xFFF) * 1000 + 4095) // 4096 for id in map(uuid.UUID, ids)]
+    assert moments == list(range(MOMENT_US, MOMENT_US + 2_506))
+    randoms = [id.int & (1 << 62) - 1 for id in map(uuid.UUID, ids)]
+    assert len(set(randoms)) == len(randoms)
+    assert all(0 < sum(number >> bit & 1 for number in randoms) < len(randoms) for bit in range(62))
+
+
 def test_threads_share_a_maker_without_making_an_id_twice() -> None:
     maker = IdMaker()
     made: list[list[str]] = [[] for _ in range(4)]

@@ -164,7 +164,7 @@ def test_no_calls_are_no_jobs(app: Headrace, driver: WatchedDriver) -> None:
 
 @pytest.mark.parametrize("calls", [[17], [[17]], ["17"]])
 def test_a_call_must_be_a_dict_or_a_tuple(app: Headrace, calls: list[Any]) -> None:
-    with pytest.raises(InvalidArguments, match=r"call 0 of enqueue_many is .*: pass a dict"):
+    with pytest.raises(InvalidArguments, match=r"^call 0 of enqueue_many: it is .*: pass a dict"):
         define(app).enqueue_many(calls)
 
 

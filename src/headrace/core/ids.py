@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+DIGITS = 16  # of the variant and `rand_b`
 _FORM = "%08x-%04x%s%04x-%012x"  # a third quicker than an f-string
 _RAND_A = tuple(f"-7{us * 4096 // 1000:03x}-" for us in range(1000))  # the version, and the microseconds in 12 bits
 
@@ -15,3 +18,24 @@ def uuid7(unix_us: int, rng_bits: int) -> str:
     ms, us = divmod(unix_us, 1000)
     variant = 0x8000 | rng_bits >> 48 & 0x3FFF
     return _FORM % (ms >> 16, ms & 0xFFFF, _RAND_A[us], variant, rng_bits & 0xFFFF_FFFF_FFFF)
+
+
+def uuid7s(unix_us: int, count: int, rng_bits: int) -> list[str]:
+    """UUIDv7s of this microsecond and those after it, at less than half the price; `rng_bits` has 64 for each."""
+    random, variant = _masks(count)
+    rand_b = f"{rng_bits & random | variant:0{DIGITS * count}x}"
+    ids: list[str] = []
+    head, head_ms = "", -1
+    for place in range(count):
+        ms, us = divmod(unix_us + place, 1000)
+        if ms != head_ms:
+            head, head_ms = f"{ms >> 16:08x}-{ms & 0xFFFF:04x}", ms
+        start = DIGITS * place
+        ids.append(f"{head}{_RAND_A[us]}{rand_b[start : start + 4]}-{rand_b[start + 4 : start + DIGITS]}")
+    return ids
+
+
+@lru_cache(maxsize=4)
+def _masks(count: int) -> tuple[int, int]:
+    """Of `count` times 64 bits: those that are random, and the two of the variant that are set."""
+    return int("3fffffffffffffff" * count, 16), int("8000000000000000" * count, 16)

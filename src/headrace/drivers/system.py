@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 
-from headrace.core.ids import uuid7
+from headrace.core.ids import uuid7, uuid7s
 
 
 class SystemClock:
@@ -43,12 +43,22 @@ class IdMaker:
     def __call__(self) -> str:
         """A new id."""
         with self._lock:
-            now = self._clock.unix_us()
-            if now <= self._last:
-                now = self._last + 1
-            self._last = now
+            first = self._take(1)
             bits = self._random.getrandbits(62)
-        return uuid7(now, bits)
+        return uuid7(first, bits)
+
+    def many(self, count: int) -> list[str]:
+        """So many new ids, at least one, neighbours in the order of ids."""
+        with self._lock:
+            first = self._take(count)
+            bits = self._random.getrandbits(64 * count)
+        return uuid7s(first, count, bits)
+
+    def _take(self, count: int) -> int:
+        """The first of so many microseconds that no id has yet."""
+        first = max(self._clock.unix_us(), self._last + 1)
+        self._last = first + count - 1
+        return first
 
     def renew(self) -> None:
         """In a forked child: a lock nobody holds (B121) and randomness of its own."""

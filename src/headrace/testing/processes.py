@@ -43,6 +43,10 @@ class SimulatedApp(Headrace):
         self._issued.add(id)
         return id
 
+    def new_ids(self, count: int) -> list[str]:
+        """The same for many."""
+        return [self.new_id() for _ in range(count)]
+
 
 class SimulatedClock(SystemClock):
     """Virtual time for what an app does with its clock."""

@@ -56,7 +56,8 @@ def _table(rows: Sequence[Any]) -> str:
             fields.append(literal(column[0]))
         else:
             fields.append("%s")
-            varying.append(map(str if set(map(type, column)) == {int} else literal, column))
+            types = set(map(type, column))
+            varying.append(map(_WRITERS.get(types.pop(), literal) if len(types) == 1 else literal, column))
     row = f"({','.join(fields)})"
     return ",".join([row % values for values in zip(*varying, strict=True)] if varying else [row] * len(rows))
 

@@ -8,7 +8,9 @@ an old snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, groupby
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -23,6 +25,8 @@ PLAIN = (0, 0, None, None, b"end", 0)  # the options of most jobs, and what thei
 ROOM = b" " * 64  # for the worker's name and what else a claim writes into a row
 
 Row = tuple[Any, ...]
+
+_kind = attrgetter("queue", "task", "priority", "delay_us", "due_us", "derived")
 
 
 class New(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +66,7 @@ def enqueue(op: ops.Enqueue, now: int | None, *, borrowed: bool = False) -> Plan
     if due and not borrowed:
         yield from promote_from(due, moment, BATCH)
         number = yield from draw()  # those that were due come first
-    new = [_new(job, moment, number * DRAW + n) for n, job in enumerate(op.jobs)]
+    new = list(_all_new(op.jobs, moment, number * DRAW))
     answers = yield from _Entry(new, moment, borrowed=borrowed).run()
     known = {name for *_, name, _ in rows}
     stored = {raw(job.queue) for job, answer in zip(op.jobs, answers, strict=True) if answer.status == "new"}
@@ -72,17 +76,24 @@ def enqueue(op: ops.Enqueue, now: int | None, *, borrowed: bool = False) -> Plan
     return answers
 
 
-def _new(job: ops.NewJob, now: int, place: int) -> New:
-    id, queue, task = fitting("id", job.id), fitting("queue", job.queue), fitting("task", job.task)
-    unique = None if job.unique is None else fitting("unique key", job.unique)
-    key = None if unique is None else held(queue, unique)
-    due = job.due_us if job.due_us is not None else now + max(0, job.delay_us)
-    waits = due > now
-    turn = due if waits else -job.priority
-    state = b"scheduled" if waits else b"ready"
-    row = (id, queue, task, state, turn, place, now, now, now, due, max(now, due), ROOM, job.body)
-    options = (job.priority, int(job.derived), unique, key, raw(job.unique_until), job.unique_us)
-    return New(job, id, key, place, row, options)
+def _all_new(jobs: Iterable[ops.NewJob], now: int, first: int) -> Iterator[New]:
+    """Rows for jobs that go to the end of the line in their order. Most differ in nothing but ids and bodies."""
+    places = count(first)
+    for (queue, task, priority, delay_us, due_us, derived), alike in groupby(jobs, _kind):
+        name = fitting("queue", queue)
+        due = due_us if due_us is not None else now + max(0, delay_us)
+        state, turn = (b"scheduled", due) if due > now else (b"ready", -priority)
+        before = (name, fitting("task", task), state, turn)
+        after = (now, now, now, due, max(now, due), ROOM)
+        rest = (priority, int(derived))
+        plain = (*rest, *PLAIN[len(rest) :])
+        for job, place in zip(alike, places, strict=False):
+            unique = None if job.unique is None else fitting("unique key", job.unique)
+            key = None if unique is None else held(name, unique)
+            id = fitting("id", job.id)
+            until = raw(job.unique_until)
+            options = plain if unique is None else (*rest, unique, key, until, job.unique_us)
+            yield New(job, id, key, place, (id, *before, place, *after, job.body), options)
 
 
 class _Entry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from headrace.core import operations as ops
@@ -16,6 +17,8 @@ COLUMNS = ("text", "text", "text", "int4", *["int8"] * 5, "bool", "text", "bytea
 TRIES = 10  # looks at a unique key that is free whenever we look and taken whenever we write
 
 Answers = dict[str, ops.Enqueued]
+
+_kind = attrgetter("queue", "task", "priority", "delay_us", "due_us", "derived")
 
 
 def enqueue(op: ops.Enqueue, now: int | None, *, promoting: bool = True) -> Plan[list[ops.Enqueued]]:
@@ -68,6 +71,9 @@ def _store_one(job: ops.NewJob, now: int | None, *, promoting: bool) -> Plan[boo
 
 def _runs(jobs: Sequence[ops.NewJob]) -> Iterator[list[ops.NewJob]]:
     """Steps of at most `BATCH` jobs, none with the same id twice: a later one is answered by what the earlier did."""
+    if len({job.id for job in jobs}) == len(jobs) <= BATCH:
+        yield list(jobs)
+        return
     run: list[ops.NewJob] = []
     ids: set[str] = set()
     for job in jobs:
@@ -102,7 +108,7 @@ def _groups(jobs: Sequence[ops.NewJob], now: int) -> list[tuple[tuple[Any, ...],
     last: tuple[Any, ...] | None = None
     rows: list[tuple[Any, Any]] = []
     for job in jobs:
-        kind = (job.queue, job.task, job.priority, job.delay_us, job.due_us, job.derived)
+        kind = _kind(job)
         if kind != last:
             last, rows = kind, []
             groups.append((_shared(job, now), rows))
