@@ -110,7 +110,8 @@ def _lifetime_us(envelope: Envelope) -> int:
     Raises:
         ConfigError: the key or its lifetime is out of range.
     """
-    from headrace.core.unique import MAX_KEY, Unique
+    from headrace.core.keys import MAX_KEY
+    from headrace.core.unique import Unique
     from headrace.errors import ConfigError
 
     if envelope.unique is None:

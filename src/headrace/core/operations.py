@@ -63,12 +63,25 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     next_due_us: int | None  # the earliest scheduled job of these queues
 
 
+class OnceEnd(msgspec.Struct, frozen=True, gc=False):
+    """How the holder of a once record ends it, under its fence; see core/once_records.py."""
+
+    scope: str
+    key: str
+    fence: int
+    state: Literal["done", "failed", "free"]
+    result: bytes | None = None  # JSON
+    keep_us: int = 0  # how long it is remembered
+
+
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """How one claim ended. `state` is where the job goes.
 
     READY keeps the job's place (released, crashed); SCHEDULED is due after `delay_us`; a terminal state
     frees the unique key and leaves a tombstone; FAILED is always kept, the others for `keep_us`. A job that would
     go back and was asked to cancel ends CANCELLED instead, with that reason, and is kept for `keep_us` too.
+    `once`, of a job that ends: its record ends with it; where that is not the job's any more, nothing is changed.
+    `then`, of a job that ends: jobs of the same queue that are enqueued with it.
     """
 
     id: str
@@ -79,6 +92,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     trail: bytes | None = None  # None: unchanged
     keep_us: int = 0
     reason: str = ""  # short and searchable: an error's type name, "crashed", "unknown task"
+    once: OnceEnd | None = None
+    then: tuple[NewJob, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what no store could do: a claim that ends is not running any more."""
@@ -364,7 +379,7 @@ def rings(operation: object, result: object) -> bool:
             # due within a poll counts too: an idle worker then waits for that very moment
             return any(job.delay_us < POLL_US or job.due_us is not None for job in jobs)
         case Settle(outcomes=outcomes), _:
-            return any(outcome.state in {State.READY, State.SCHEDULED} for outcome in outcomes)
+            return any(outcome.then or outcome.state in {State.READY, State.SCHEDULED} for outcome in outcomes)
         case (
             (Claim(), Claimed(more=left))
             | (Rescue(), Rescued(jobs=left))

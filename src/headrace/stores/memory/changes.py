@@ -6,8 +6,10 @@ import msgspec
 
 from headrace.core import operations as ops
 from headrace.core import trail
+from headrace.core.once_records import EndOnce, OnceTaken, RenewOnce, TakeOnce
 from headrace.core.states import LIVE, TERMINAL, State
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
+from headrace.stores.memory.once import Records
 
 
 class Job(msgspec.Struct):
@@ -47,6 +49,7 @@ class Changes:
         self.workers: dict[str, Worker] = {}
         self.queues: set[str] = set()
         self.place = 0
+        self.records = Records(self._is_running)
 
     def _prepare(self, op: ops.Prepare, now: int) -> None:
         return None
@@ -157,6 +160,8 @@ class Changes:
         job = self.jobs.get(outcome.id)
         if job is None or job.state != State.RUNNING or job.token != outcome.token:
             return False
+        if outcome.once is not None and not self.records.end(outcome.once, outcome.id, outcome.token, now):
+            return False
         if outcome.trail is not None:
             job.trail = outcome.trail
         job.reason = outcome.reason
@@ -165,6 +170,7 @@ class Changes:
             self._end(job, State.CANCELLED, now, outcome.keep_us)
         elif outcome.state in TERMINAL:
             self._end(job, outcome.state, now, outcome.keep_us)
+            self._enqueue(ops.Enqueue(outcome.then), now)
         else:
             self._give_back(job, outcome.state, now + outcome.delay_us, now)
         return True
@@ -268,6 +274,21 @@ class Changes:
     def _is_dead(self, worker: str, now: int) -> bool:
         return worker not in self.workers or self.workers[worker].lease_until_us <= now
 
+    def _is_running(self, id: str, token: int) -> bool:
+        job = self.jobs.get(id)
+        return job is not None and job.state == State.RUNNING and job.token == token
+
+    # -- once records
+
+    def _takeonce(self, op: TakeOnce, now: int) -> list[OnceTaken]:
+        return [self.records.take(claim, now) for claim in op.claims]
+
+    def _renewonce(self, op: RenewOnce, now: int) -> bool:
+        return self.records.renew(op, now)
+
+    def _endonce(self, op: EndOnce, now: int) -> bool:
+        return self.records.end(op.end, op.owner, 0, now)
+
     # -- operators
 
     def _cancel(self, op: ops.Cancel, now: int) -> str:
@@ -336,6 +357,7 @@ class Changes:
         for id in old[: op.limit]:
             del self.jobs[id]
         more = any(len(over) > op.limit for over in (kept, gone, keys, old))
+        more = self.records.prune(op.limit, now) or more
         return ops.Pruned(len(old[: op.limit]), more)
 
     def _old_failed(self, op: ops.Prune, now: int) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.core import operations as ops
+from headrace.core.once_records import LookOnce, OnceView
 from headrace.core.states import TERMINAL, State
 from headrace.stores.memory.changes import Changes, Job
 
@@ -58,6 +59,9 @@ class Model(Changes):
         start = int(op.cursor or 0)
         end = start + op.limit
         return ops.Page(matching[start:end], str(end) if end < len(matching) else None)
+
+    def _lookonce(self, op: LookOnce, now: int) -> OnceView | None:
+        return self.records.look(op)
 
     def _queues(self, op: ops.Queues, now: int) -> list[ops.QueueView]:
         return [self._queue(name, now) for name in sorted(self.queues)]

@@ -56,7 +56,7 @@ class MySQLStore:
         ConfigError: `prefix` is no plain identifier, or longer than 48 characters.
     """
 
-    features = Features()
+    features = Features(once=False)
     dialect = "mysql"
 
     def __init__(self, now: Now = None, prefix: str = DEFAULT_PREFIX) -> None:

@@ -53,7 +53,7 @@ class PostgresStore:
         ConfigError: `prefix` is no plain identifier.
     """
 
-    features = Features()
+    features = Features(once=False)
     dialect = "postgres"
 
     def __init__(self, now: Now = None, prefix: str = DEFAULT_PREFIX) -> None:

@@ -48,7 +48,7 @@ class RedisStore(Common):
     An id is unique within its queue. A step is one script; a step named in capitals is a plain command.
     """
 
-    features = Features(atomic_across_queues=False)
+    features = Features(atomic_across_queues=False, once=False)
 
     def __init__(
         self, name: str = "headrace", now: Now = None, *, cluster: bool = False, allow_eviction: bool = False

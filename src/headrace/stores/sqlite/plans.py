@@ -53,7 +53,7 @@ class SQLiteStore:
         ConfigError: `prefix` is no plain identifier.
     """
 
-    features = Features()
+    features = Features(once=False)
     dialect = "sqlite"
 
     def __init__(self, now: Now = None, prefix: str = DEFAULT_PREFIX) -> None:

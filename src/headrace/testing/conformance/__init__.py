@@ -14,8 +14,10 @@ Run them in both colours: `LoopThread(driver).run` awaits `driver.arun` in an ev
 
 from headrace.testing.conformance import (
     claiming,
+    following,
     garbage,
     leases,
+    once,
     operators,
     producing,
     replaying,
@@ -30,9 +32,11 @@ __all__ = [
     "Harness",
     "LoopThread",
     "claiming",
+    "following",
     "garbage",
     "guarantee",
     "leases",
+    "once",
     "operators",
     "producing",
     "replaying",

@@ -1,0 +1,68 @@
+"""Once: what keeps a job, a request or a piece of code from taking effect a second time. Here, the policy."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
+from typing import Any, Literal
+
+import msgspec
+
+from headrace.core import keys
+from headrace.core.durations import micros
+from headrace.errors import ConfigError
+
+RESULT_BYTES = 64 * 1024  # of a stored result as JSON
+
+
+class Once(msgspec.Struct, frozen=True):
+    """The first run with a key takes effect; later ones answer with what it left, and do not execute.
+
+    `key` is a template over argument names ("charge:{order_id}"; braces that are meant are doubled), or a callable
+    that takes the arguments and returns a str. It counts within the task. `lifetime` (default 24 h): how long a
+    result is remembered, from the moment it is stored; after that the key is new. `failures`: "free", a run that fails
+    for good leaves the key to the next one, or "keep", its failure is stored and later runs fail with it. A failed
+    attempt that is retried never keeps the key from its retry.
+
+    Raises:
+        ConfigError: the template is empty or reaches into arguments (`{order.id}`), or a value is out of range.
+    """
+
+    key: str | Callable[..., str]
+    lifetime: timedelta | float | str = timedelta(hours=24)
+    failures: Literal["free", "keep"] = "free"
+
+    def __post_init__(self) -> None:
+        if self.failures not in ("free", "keep"):
+            raise ConfigError(f"once: failures is {self.failures!r}: it must be 'free' or 'keep'")
+        if micros(self.lifetime, "once: lifetime") <= 0:
+            raise ConfigError(f"once: lifetime is {self.lifetime!r}: it must be greater than 0")
+        keys.check(self.key, "once", "charge:{order_id}")
+
+    @property
+    def lifetime_us(self) -> int:
+        """The lifetime in microseconds."""
+        return micros(self.lifetime)
+
+    def check_names(self, known: Collection[str]) -> None:
+        """Refuse a template that names an argument the task does not have.
+
+        Raises:
+            ConfigError: it does.
+        """
+        keys.check_names(self.key, known, "once")
+
+    def render(self, arguments: Mapping[str, Any]) -> str:
+        """The key of one call.
+
+        Raises:
+            InvalidArguments: the template or callable fails on these arguments, or makes no str of 1 to 500
+                characters without NUL.
+        """
+        return keys.render(self.key, arguments, "once")
+
+
+def fingerprint(arguments: bytes | msgspec.Raw) -> bytes:
+    """32 bytes that tell calls apart: SHA-256 of the arguments as JSON, in the order of their names."""
+    return hashlib.sha256(msgspec.json.encode(msgspec.json.decode(arguments), order="sorted")).digest()
