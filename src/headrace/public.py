@@ -1,6 +1,7 @@
 """Everything that `from headrace import ...` offers. `headrace` itself loads it when the first name is used."""
 
 from headrace.app import Headrace
+from headrace.calls import Job
 from headrace.context import JobContext, current_job
 from headrace.core.backoff import Exponential, Fixed, Listed, Stepped
 from headrace.core.retry import Retry
@@ -26,7 +27,7 @@ from headrace.errors import (
 from headrace.jobinfo import JobInfo
 from headrace.joblog import JobLogFilter
 from headrace.middleware import Middleware
-from headrace.task import Job, Task
+from headrace.task import Task
 
 __all__ = [
     "Cancel",

@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, Generic, Literal, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import msgspec
 
+from headrace.calls import Job, Sending, note_stored, split
 from headrace.core.arguments import Arguments
 from headrace.core.codec import Envelope, Template
 from headrace.core.moments import Moment, When, limit, moment
 from headrace.core.operations import NewJob
 from headrace.core.retry import Retry
 from headrace.core.unique import Unique
-from headrace.errors import ConfigError, HeadraceError, InvalidArguments, StoreUnavailable
+from headrace.errors import ConfigError, HeadraceError
 from headrace.options import (
     checked_headers,
     checked_id,
@@ -34,35 +35,6 @@ R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the established short name f
 
 CHUNK = 1_000  # jobs of one operation of enqueue_many
 PIECE = 50  # jobs that are made without letting the loop do anything else
-
-
-class Job(msgspec.Struct, frozen=True):
-    """What an enqueue answers.
-
-    `status`: "new", or "duplicate" (another job holds the unique key), or "exists" (this `id=` was enqueued before).
-    """
-
-    id: str  # of the job that exists already, if there is one
-    status: Literal["new", "exists", "duplicate"] = "new"
-    pending: bool = False  # not in the store before the commit: in an outbox, or with after_commit in memory
-
-    @property
-    def duplicate(self) -> bool:
-        """True when nothing was enqueued because the job exists already."""
-        return self.status != "new"
-
-
-class Sending(msgspec.Struct, frozen=True):
-    """What `using` sets for single jobs."""
-
-    id: str | None = None
-    run_after: Moment = Moment(in_us=0)
-    timeout_us: int | None = None
-    tenant: str | None = None
-    tags: tuple[str, ...] = ()
-    headers: Mapping[str, str] = {}
-    transaction: Any = None
-    after_commit: bool = False
 
 
 _PLAIN = Sending()
@@ -194,7 +166,7 @@ class Task(Generic[P, R]):
             for chunk in self._chunks(calls, spread_over):
                 jobs += self._send(chunk)
         except Exception as error:
-            _note(error, jobs)
+            note_stored(error, jobs)
             raise
         return jobs
 
@@ -212,7 +184,7 @@ class Task(Generic[P, R]):
                 for chunk in self._chunks(calls, spread_over):
                     jobs += await self._asend(chunk)
         except Exception as error:
-            _note(error, jobs)
+            note_stored(error, jobs)
             raise
         return jobs
 
@@ -350,7 +322,7 @@ class Task(Generic[P, R]):
             jobs: list[NewJob] = []
             try:
                 for id, arguments in zip(self.producer.new_ids(len(chunk)), chunk, strict=True):
-                    args, kwargs = _split(arguments)
+                    args, kwargs = split(arguments)
                     raw, key = self._encode(args, kwargs)
                     jobs.append(self._job(id, raw, key, int(step_us * (place + len(jobs)))))
             except HeadraceError as error:
@@ -369,20 +341,3 @@ class Call(msgspec.Struct, frozen=True):
     def job(self, id: str) -> NewJob:
         """The job, ready for the store."""
         return self.task._job(id, self.args, self.unique)  # noqa: SLF001 - the other half of Task.call
-
-
-def _split(arguments: Mapping[str, Any] | tuple[Any, ...]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    if isinstance(arguments, dict):
-        return (), arguments
-    if isinstance(arguments, tuple):
-        return arguments, {}
-    if isinstance(arguments, Mapping):
-        return (), dict(arguments)
-    raise InvalidArguments(f"it is {arguments!r:.80}: pass a dict of argument names, or a tuple such as (17,)")
-
-
-def _note(error: Exception, jobs: list[Job]) -> None:
-    if jobs:
-        # only where a chunk was sent and its answer is missing; bad arguments are found before
-        rest = "the rest is not known to be" if isinstance(error, StoreUnavailable) else "the rest is not"
-        error.add_note(f"The first {len(jobs):,} jobs of this call are stored, {rest}.")

@@ -26,6 +26,7 @@ from headrace.worker.steps import prepare
 from headrace.worker.table import Work
 from headrace.worker.threads import NoThreadError, ThreadCall, ThreadPool
 from headrace.worker.timers import start_timer, stop_timer, timeout_of
+from headrace.worker.twice import twice
 
 logger = logging.getLogger("headrace.worker")
 
@@ -132,7 +133,7 @@ class Executor:
             if work.forestall():
                 self._end(work, settle.Released(LATE_US, started=True))
             else:  # a report would wait for the handler's transaction, and all others behind it
-                _leave_unreported(work)
+                work.leave_unreported()
         return len(left)
 
     def close(self) -> None:
@@ -226,7 +227,7 @@ class Executor:
     async def _with_middleware(self, work: Work, call: Callable[[], Awaitable[Any]]) -> Any:
         run = call
         if self._options.twice:
-            run = _twice(run, work)
+            run = twice(run, work)
         for layer in reversed(self._shared.middleware):
             run = layer.wrap(work.context, run)
         return await run()
@@ -334,7 +335,7 @@ class Executor:
         finally:
             self._late.discard(late)
         if done is None:
-            _leave_unreported(work)
+            work.leave_unreported()
         elif done:
             tell_afterwards(work, ending)
             self._report(work, self._conclude(work, settle.SUCCEEDED), stored=True)
@@ -375,18 +376,3 @@ class Executor:
             tell(work, outcome, said)
         except Exception as error:  # noqa: BLE001 - the application's filters and record factories may raise anything
             sys.stderr.write(f"headrace: the outcome of job {work.job.id} could not be logged: {error!r}\n")
-
-
-def _leave_unreported(work: Work) -> None:
-    """The worker ends: if the store still has it, it runs again after its lease."""
-    work.ended, work.running = True, None
-
-
-def _twice(run: Callable[[], Awaitable[Any]], work: Work) -> Callable[[], Awaitable[Any]]:
-    """`headrace work --twice`: a handler that may safely run twice shows it here. One that completes needs not."""
-
-    async def both() -> Any:
-        value = await run()
-        return value if work.completing else await run()
-
-    return both

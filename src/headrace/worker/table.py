@@ -90,6 +90,10 @@ class Work:
         """Keep its handler, which goes on, from ending it. False when it is too late for that."""
         return self._completion is None or self._completion.forestall()
 
+    def leave_unreported(self) -> None:
+        """The worker ends: if the store still has it, it runs again after its lease."""
+        self.ended, self.running = True, None
+
     def describe(self) -> dict[str, Any]:
         """What every log line about this job carries."""
         task = self.task.name if self.task else self._named_task()

@@ -1,0 +1,1 @@
+"""Code outside of jobs that must take effect once."""

@@ -1,0 +1,1 @@
+"""Tasks that ask an upstream again and again until its answer is final."""
