@@ -25,12 +25,18 @@ def mend(op: ops.Operation[Any], now: int) -> Plan[int]:
     for row in (yield Statement("mend.jobs", {"places": listed(places), "most": MOST})):
         mended += yield from _look_at(row, now)
     mended += len((yield Statement("mend.workers")))
-    if isinstance(op, ops.Enqueue):
-        mended += len((yield Statement("mend.gone", {"ids": listed([job.id for job in op.jobs])})))
+    if new := _new_jobs(op):
+        mended += len((yield Statement("mend.gone", {"ids": listed([job.id for job in new])})))
     if isinstance(op, ops.Replay):
         for id in op.ids:
             mended += yield from _straighten(id, now)
     return mended
+
+
+def _new_jobs(op: ops.Operation[Any]) -> list[ops.NewJob]:
+    if isinstance(op, ops.Settle):
+        return [job for outcome in op.outcomes for job in outcome.then]
+    return list(op.jobs) if isinstance(op, ops.Enqueue) else []
 
 
 def _look_at(row: tuple[Any, ...], now: int) -> Plan[int]:

@@ -81,9 +81,10 @@ def forget(op: ops.Forget, now: int) -> Plan[int]:
 
 
 def prune(op: ops.Prune, now: int) -> Plan[ops.Pruned]:
-    """Delete what is over: tombstones, kept jobs, and failed ones by age and number, the oldest first."""
+    """Delete what is over: tombstones, kept jobs, once records, and failed ones by age and number, the oldest first."""
     yield Statement("operate.prune_gone", {"now": now, "limit": op.limit})
     yield Statement("operate.prune_kept", {"now": now, "limit": op.limit})
+    yield Statement("once.prune", {"now": now, "limit": op.limit})
     left = yield Statement("operate.left", {"now": now})
     failed, more = yield from _prune_failed(op, now)
     return ops.Pruned(failed, more or bool(left[0][0]))

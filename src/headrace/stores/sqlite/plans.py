@@ -11,7 +11,7 @@ from headrace.stores.contract import Features, Now
 from headrace.stores.installation import installation
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.schema import Schema
-from headrace.stores.sqlite import claim, enqueue, inspect, lease, look, mend, operate, outbox, schema, settle
+from headrace.stores.sqlite import claim, enqueue, inspect, lease, look, mend, once, operate, outbox, schema, settle
 from headrace.stores.statements import DEFAULT_PREFIX, downgrades, load, migrations
 
 R = TypeVar("R")
@@ -35,6 +35,7 @@ PLANS: Plans = {
     ops.Queues: look.queues,
     ops.Workers: look.workers,
     ops.Inspect: inspect.inspect,
+    **once.PLANS,
     **outbox.PLANS,
     Completed: settle.completed,
     Installation: installation,
@@ -53,7 +54,7 @@ class SQLiteStore:
         ConfigError: `prefix` is no plain identifier.
     """
 
-    features = Features(once=False)
+    features = Features()
     dialect = "sqlite"
 
     def __init__(self, now: Now = None, prefix: str = DEFAULT_PREFIX) -> None:

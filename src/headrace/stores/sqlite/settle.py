@@ -10,6 +10,8 @@ from headrace.core.states import TERMINAL, State
 from headrace.core.transactions import Committed, Completed
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
 from headrace.stores.plan import Plan, Statement
+from headrace.stores.sqlite.enqueue import enqueue
+from headrace.stores.sqlite.once import find_holders
 from headrace.stores.sqlite.text import by_id, listed
 
 # Tombstones are kept this much longer than promised, against a clock that is set back.
@@ -17,6 +19,7 @@ CLOCK_MARGIN_US = 60 * 1_000_000
 
 
 Running = dict[str, tuple[int, int, int]]  # id -> (place, token, whether somebody asked to cancel)
+_NOT_RUNNING = (0, -1, 0)  # no token is below 0
 
 
 def settle(op: ops.Settle, now: int) -> Plan[list[bool]]:
@@ -43,18 +46,28 @@ def completed(op: Completed, now: int) -> Plan[Committed]:
 
 
 def end_claims(outcomes: Sequence[ops.Outcome], running: Running, now: int) -> Plan[list[bool]]:
-    """Take every job whose token matches out of `running`; False stands where it does not."""
+    """Take every job whose token matches out of `running`, and end what ends with it.
+
+    False stands where the token does not match, or where its once record is not the job's any more: the job stays.
+    """
+    holders = yield from find_holders([outcome.once for outcome in outcomes if outcome.once is not None])
     answers: list[bool] = []
+    ends: list[ops.OnceEnd] = []
+    then: list[ops.NewJob] = []
     ending: list[tuple[int, ops.Outcome, State]] = []
     returning: list[tuple[Any, ...]] = []
     for outcome in outcomes:
-        place, token, cancel = running.get(outcome.id, (0, None, 0))
-        answers.append(token == outcome.token)
-        if token != outcome.token:
+        place, token, cancel = running.get(outcome.id, _NOT_RUNNING)
+        once = outcome.once
+        answers.append(token == outcome.token and (once is None or holders.holds(once, outcome.id, token)))
+        if not answers[-1]:
             continue
+        if once is not None:
+            ends.append(once)
         del running[outcome.id]  # a second outcome for the same claim is stale
         if outcome.state in TERMINAL:
             ending.append((place, outcome, outcome.state))
+            then += outcome.then
         elif cancel:
             ending.append((place, outcome, State.CANCELLED))
         else:
@@ -63,6 +76,9 @@ def end_claims(outcomes: Sequence[ops.Outcome], running: Running, now: int) -> P
         yield from _end(ending, now)
     if returning:
         yield Statement("settle.back", many=returning)
+    yield from holders.end(ends, now)
+    if then:
+        yield from enqueue(ops.Enqueue(tuple(then)), now)
     return answers
 
 
