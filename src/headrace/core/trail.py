@@ -38,6 +38,7 @@ class Trail(msgspec.Struct, frozen=True, omit_defaults=True):
     `attempts`: runs that ended in an exception, a timeout or a `RetryIn`; `errors`: those that ended in an
     exception or a timeout; `crashes`: leases that ran out; `releases`: times given back unharmed; `snoozes`:
     times the handler put it off. Only attempts and errors are bounded by a retry policy, crashes by `max_crashes`.
+    `polls`: answers of an upstream that were not final; each of them sets attempts and crashes back to 0.
     """
 
     attempts: Count = 0
@@ -46,11 +47,12 @@ class Trail(msgspec.Struct, frozen=True, omit_defaults=True):
     releases: Count = 0
     snoozes: Count = 0
     replays: Count = 0
-    delay_us: Count = 0  # the previous retry delay, for decorrelated jitter
+    delay_us: Count = 0  # the previous delay, of a retry or a poll, for decorrelated jitter
     unknown_since_us: Moment | None = None  # first met by a worker that does not know the task
     unknowns: Count = 0
     alone: bool = False  # the last crash was its own doing: the worker held nothing else
     started: bool = False  # its handler began at least once, whatever came of it
+    polls: Count = 0
     history: tuple[Mishap, ...] = ()
 
     @property

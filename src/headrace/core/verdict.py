@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.durations import Duration, micros
+from headrace.errors import ConfigError
 
 
 class Verdict(Exception):
@@ -54,3 +55,21 @@ class Cancel(Verdict):
     def __init__(self, why: str = "") -> None:
         super().__init__(why)
         self.why = why
+
+
+class Pending(Verdict):
+    """The upstream's answer is not final yet: ask again when the schedule of the poll says so.
+
+    `after` (seconds, timedelta or text) is this time's delay instead, as where the upstream asks for one. `why` is for
+    the log. Only for tasks that are made with `@app.poll`.
+
+    Raises:
+        ConfigError: `after` is no duration, or `why` no text.
+    """
+
+    def __init__(self, why: str = "", after: Duration | None = None) -> None:
+        if not isinstance(why, str):
+            raise ConfigError(f"Pending({why!r}): the first argument says why; a delay is after={why!r}")
+        self.after_us = None if after is None else micros(after, "after")
+        self.why = why
+        super().__init__(why, None if self.after_us is None else self.after_us / 1_000_000)
