@@ -1,9 +1,10 @@
 """Everything that can be seen of a store, in a form in which two stores can be compared."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from headrace.core import operations as ops
+from headrace.core.once_records import LookOnce, OnceView
 from headrace.core.states import State
 
 Run = Callable[[Any], Any]
@@ -14,6 +15,11 @@ def everything(run: Run, ids: Iterable[str], now: int) -> dict[str, Any]:
     jobs = {id: view for id in ids if (view := run(ops.Get(id))) is not None}
     lists = {state: sorted(view.id for view in run(ops.List(state)).jobs) for state in State}
     return {"jobs": jobs, "lists": lists, "queues": run(ops.Queues()), "workers": workers(run, now)}
+
+
+def records(run: Run, looks: Mapping[str, LookOnce]) -> dict[str, OnceView | None]:
+    """Once records by the names of their looks."""
+    return {name: run(look) for name, look in looks.items()}
 
 
 def in_lists(run: Run, now: int) -> dict[str, Any]:

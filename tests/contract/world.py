@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 from headrace.core import operations as ops
 from headrace.core import trail
+from headrace.core.once_records import EndOnce
 from headrace.core.states import State
 from headrace.testing.clock import MICROSECONDS
 from headrace.testing.conformance import Harness
 from headrace.testing.conformance.harness import LEASE, job, outcome
+from tests.contract import records
 
 QUEUES = ("q1", "q2")
 IDS = (
@@ -27,6 +29,10 @@ IDS = (
         "new4",
         "new5",
         "nobody",
+        "then",
+        "then2",
+        "then3",
+        "then4",
     ),
 )
 KEYS = tuple((queue, f"k-{id}") for id in IDS for queue in QUEUES)
@@ -35,17 +41,22 @@ KEYS = tuple((queue, f"k-{id}") for id in IDS for queue in QUEUES)
 class World:
     """The claims that were made while it was filled."""
 
-    def __init__(self, harness: Harness) -> None:
-        """Fill the harness' empty store. The same on every store, to the microsecond."""
+    def __init__(self, harness: Harness, *, once: bool = True) -> None:
+        """Fill the harness' empty store. The same on every store, to the microsecond. `once`: with once records."""
         self.harness = harness
+        self.once = once
         self.claims: dict[str, ops.ClaimedJob] = {}
         harness.run(ops.Prepare())
         self._end()
         self._hold("dead", "dead", "dead2", "dead3")
+        self._take("dead")
+        self._lease("late", "late")
         harness.run(ops.Cancel("dead2"))
         harness.clock.advance_us(LEASE - 10 * MICROSECONDS)
         self._hold("alive", "run", "run2", "run3")
         self._hold("forgetful", "lost", "lost2")
+        self._take("run", "run2", "lost2")
+        self._lease("me", "mine", "free")
         self._wait()
         harness.run(ops.Cancel("run2"))
         harness.clock.advance(11)
@@ -63,9 +74,10 @@ class World:
             ("gone", "q1", State.SUCCEEDED),
         ):
             h.put(self._job(id, queue))
-            claimed = h.take(1, worker="past", queues=(queue,))[0]
-            assert h.settle(claimed, state, trail=memory, keep_us=25 * MICROSECONDS if id == "kept" else 0)
-            self.claims[id] = claimed
+            self.claims[id] = claimed = h.take(1, worker="past", queues=(queue,))[0]
+            once = self._taken_to_end(id) if id in ("failed", "gone", "kept") else None
+            keep_us = 25 * MICROSECONDS if id == "kept" else 0
+            assert h.settle(claimed, state, trail=memory, keep_us=keep_us, once=once)
         assert h.run(ops.Leave("past", QUEUES)) == 0
 
     @staticmethod
@@ -79,10 +91,34 @@ class World:
         for claimed in h.take(len(names), worker=worker, queues=QUEUES):
             self.claims[claimed.id] = claimed
 
+    def _take(self, *names: str) -> None:
+        """Each job takes the once record that is called like it."""
+        if self.once:
+            for id in names:
+                records.take(self.harness, records.of_job(self.claims[id], id))
+
+    def _taken_to_end(self, id: str) -> ops.OnceEnd | None:
+        """One that is stored together with the end of its job."""
+        if not self.once:
+            return None
+        fence = records.take(self.harness, records.of_job(self.claims[id], id))
+        keep_us = records.OVER_US if id == "kept" else records.DAY_US
+        return records.end_of(id, fence, "failed" if id == "failed" else "done", keep_us=keep_us)
+
+    def _lease(self, owner: str, *keys: str) -> None:
+        """Records held by a lease; the free one is given back at once."""
+        if self.once:
+            for key in keys:
+                fence = records.take(self.harness, records.of_lease(owner, key))
+                if key == "free":
+                    assert self.harness.run(EndOnce(owner, records.end_of(key, fence, "free", scope="")))
+
     def _wait(self) -> None:
         h = self.harness
         h.put(self._job("parked", "q1"))
-        assert h.settle(h.take(1, queues=("q1",), worker="alive")[0], State.PARKED)
+        self.claims["parked"] = h.take(1, queues=("q1",), worker="alive")[0]
+        self._take("parked")
+        assert h.settle(self.claims["parked"], State.PARKED)
         h.put(self._job("ready", "q1"), self._job("ready2", "q2", priority=3))
         h.put(self._job("due", "q1", delay_us=MICROSECONDS), self._job("later", "q1", delay_us=3600 * MICROSECONDS))
         h.put(self._job("crowd", "q1", priority=-5))
@@ -94,6 +130,8 @@ def operations(world: World) -> Iterator[tuple[str, ops.Operation[object]]]:
     yield from _producers()
     yield from _workers(world)
     yield from _operators()
+    if world.once:
+        yield from records.operations(world.harness, world.claims)
     yield "get", ops.Get("run")
     yield "list", ops.List(State.READY)
     yield "queues", ops.Queues()
