@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
+from headrace.core import once_records
 from headrace.core import operations as ops
 from headrace.stores.contract import Features, Now
 from headrace.stores.plan import Plan
-from headrace.stores.redis import living, looking, operating, producing, serving, working
+from headrace.stores.redis import living, looking, once, operating, producing, serving, settling, working
 from headrace.stores.redis.common import Common
 from headrace.stores.redis.keys import scripts
 
@@ -22,7 +23,7 @@ _PLANS: dict[type, Callable[[Common, Any], Plan[Any]]] = {
     ops.Inspect: serving.inspect,
     ops.Enqueue: producing.enqueue,
     ops.Claim: working.claim,
-    ops.Settle: working.settle,
+    ops.Settle: settling.settle,
     ops.Promote: working.promote,
     ops.Beat: living.beat,
     ops.Leave: living.leave,
@@ -35,6 +36,10 @@ _PLANS: dict[type, Callable[[Common, Any], Plan[Any]]] = {
     ops.List: looking.list_jobs,
     ops.Queues: looking.queues,
     ops.Workers: looking.workers,
+    once_records.TakeOnce: once.take,
+    once_records.RenewOnce: once.renew,
+    once_records.EndOnce: once.end,
+    once_records.LookOnce: once.look,
 }
 
 
@@ -45,10 +50,11 @@ class RedisStore(Common):
     settles and beats by queue, because each queue has a slot of its own; without it they span all queues.
     `allow_eviction` accepts a server that throws jobs away when it is full.
 
-    An id is unique within its queue. A step is one script; a step named in capitals is a plain command.
+    An id is unique within its queue, and so is the once key of a job. A step is one script; a step named in capitals
+    is a plain command.
     """
 
-    features = Features(atomic_across_queues=False, once=False)
+    features = Features(atomic_across_queues=False)
 
     def __init__(
         self, name: str = "headrace", now: Now = None, *, cluster: bool = False, allow_eviction: bool = False

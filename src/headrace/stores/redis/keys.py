@@ -34,10 +34,23 @@ SUFFIXES = (
     "cancels",
     "wake",
     "parked",
+    "once",
+    "once_until",
 )
 
 ONE_SUFFIXES = ("jobs", "ready", "due", "meta", "wake", "short0", "short1", "day0", "day1")
 """What enqueue_one.lua is handed."""
+
+LIBRARIES = {
+    "enqueue": ("library_enqueue",),
+    "settle": ("library_enqueue", "library_once"),
+    "sweep": ("library_once",),
+    "take_once": ("library_once",),
+    "renew_once": ("library_once",),
+    "end_once": ("library_once",),
+    "sweep_once": ("library_once",),
+}
+"""What scripts share besides library.lua."""
 
 _ESCAPES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D", ":": "%3A"})
 
@@ -51,6 +64,8 @@ class Keys:
         self._for_one: dict[str, tuple[str, ...]] = {}
         self.queues = f"{{{self._name}}}:queues"
         """A set: the names of all queues. In a slot of its own, so no script of a queue touches it."""
+        self.once = (f"{{{self._name}}}:once", f"{{{self._name}}}:once_until")
+        """Once records that are held by a lease: as `once` and `once_until` of a queue, in the slot of no queue."""
 
     def tag(self, queue: str) -> str:
         """The hash tag of a queue, braces included."""
@@ -88,7 +103,7 @@ class Keys:
 
 @cache
 def scripts() -> dict[str, str]:
-    """Every script by name: the shared library followed by the script, as they stand in their files.
+    """Every script by name: what it shares with others followed by the script, as they stand in their files.
 
     The one that is sent most often stands alone.
     """
@@ -97,5 +112,10 @@ def scripts() -> dict[str, str]:
         for file in resources.files(__package__).joinpath("lua").iterdir()
         if file.name.endswith(".lua")
     }
-    library = texts.pop("library")
-    return {name: text if name == "enqueue_one" else library + text for name, text in texts.items()}
+    shared = {name: texts.pop(name) for name in [name for name in texts if name.startswith("library")]}
+    return {
+        name: text
+        if name == "enqueue_one"
+        else "".join(shared[each] for each in ("library", *LIBRARIES.get(name, ()))) + text
+        for name, text in texts.items()
+    }

@@ -77,6 +77,7 @@ def prune(store: Common, op: ops.Prune) -> Plan[ops.Pruned]:
     """Sweep what is over, in all queues, then delete old failed jobs and the oldest beyond the most."""
     everywhere = yield from store.known_queues()
     more = yield from _sweep(store, everywhere, op.limit)
+    more = (yield from _sweep_once(store, op.limit)) or more
     if op.age_us is None and op.most is None:
         return ops.Pruned(0, more)
     queues = everywhere if op.queue is None else [op.queue]
@@ -92,17 +93,27 @@ def prune(store: Common, op: ops.Prune) -> Plan[ops.Pruned]:
 
 
 def _sweep(store: Common, queues: list[str], limit: int) -> Plan[bool]:
-    """At most `limit` kept jobs and as many unique keys, queue by queue. Whether some are left."""
+    """At most `limit` kept jobs, as many unique keys and once records, queue by queue. Whether some are left."""
     left, more = limit, False
     for queue in queues:
         while True:
             args = (store.moment(), str(min(left, BATCH)))
-            kept, keys, rest = yield Call("sweep", store.keys.of(queue), args)
-            left -= max(kept, keys)
+            *gone, rest = yield Call("sweep", store.keys.of(queue), args)
+            left -= max(gone)
             if not rest or left <= 0:
                 break
         more = more or bool(rest)
     return more
+
+
+def _sweep_once(store: Common, limit: int) -> Plan[bool]:
+    """The same for once records that were held by leases."""
+    left = limit
+    while True:
+        gone, rest = yield Call("sweep_once", store.keys.once, (store.moment(), str(min(left, BATCH))))
+        left -= gone
+        if not rest or left <= 0:
+            return bool(rest)
 
 
 def _by_queue(entries: Iterable[Entry]) -> dict[str, list[bytes]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -44,6 +45,12 @@ def _one(store: Common, job: ops.NewJob) -> Plan[list[ops.Enqueued]]:
     return (yield from _step(store, (job,)))
 
 
+def in_full(store: Common, jobs: tuple[ops.NewJob, ...]) -> Iterator[Any]:
+    """The four arguments of each job."""
+    record = store.packer.record
+    return chain.from_iterable((job.id, record(job), records.when(job), records.unique(job)) for job in jobs)
+
+
 def _parts(jobs: tuple[ops.NewJob, ...], places: list[int]) -> list[list[int]]:
     """Places in steps of at most BATCH jobs and BYTES bytes (one job at least)."""
     parts: list[list[int]] = []
@@ -62,8 +69,7 @@ def _step(store: Common, jobs: tuple[ops.NewJob, ...]) -> Plan[list[ops.Enqueued
     record = store.packer.record
     args: tuple[Any, ...]
     if any(job.unique is not None or job.delay_us > 0 or job.due_us is not None for job in jobs):
-        rows = ((job.id, record(job), records.when(job), records.unique(job)) for job in jobs)
-        args = (store.moment(), "4", *chain.from_iterable(rows))
+        args = (store.moment(), "4", *in_full(store, jobs))
     else:
         args = (store.moment(), "2", *chain.from_iterable((job.id, record(job)) for job in jobs))
     answer = yield Call("enqueue", store.keys.of(jobs[0].queue), args)

@@ -1,5 +1,6 @@
 -- Purpose: what every script shares. It is put before each of them, word for word, when the scripts are read.
 --
+-- Once records that are held by a lease stand in two keys of no queue; see library_once.lua.
 -- KEYS come in groups of STRIDE per queue, always all of them and in this order, then the keys of single workers
 -- where a script says so. Every key is handed in: a cluster must know the slot beforehand.
 --   jobs       hash  id -> created (18 digits), due (18), order band (3), derived (1), length of the task (4), task, body
@@ -24,11 +25,15 @@
 --   unique_of  hash  id -> e or s (until the end or the start), lifetime (18), unique key; only unique jobs
 --   cancels    hash  id -> 1; running jobs that somebody asked to cancel
 --   wake       list  at most one element: jobs may be waiting
+--   once       hash  scope, NUL, key -> once record: fence (18), token (18), lease until (18), forgotten at (18),
+--                    state (0 free, 1 held, 2 done, 3 failed), length of the owner (4), fingerprint (32), owner,
+--                    then + and the result, or -
+--   once_until zset  scope, NUL, key -> forgotten at
 --   held:WORKER  hash  id -> token (18), derived (1), claim number, space, order; what one worker holds
 
 local call, sub, find = redis.call, string.sub, string.find
 local BAND = 17592186044416 -- 2^44
-local STRIDE = 23
+local STRIDE = 25
 local CHUNK = 4000 -- Lua's stack bounds what unpack may give
 local LIFE = {short = 60000000, day = 86400000000}
 
@@ -40,7 +45,7 @@ local function queue_at(index)
     short0 = KEYS[at + 10], short1 = KEYS[at + 11], day0 = KEYS[at + 12], day1 = KEYS[at + 13],
     failed = KEYS[at + 14], succeeded = KEYS[at + 15], cancelled = KEYS[at + 16], expired = KEYS[at + 17],
     kept = KEYS[at + 18], uniques = KEYS[at + 19], unique_of = KEYS[at + 20], cancels = KEYS[at + 21],
-    wake = KEYS[at + 22], parked = KEYS[at + 23],
+    wake = KEYS[at + 22], parked = KEYS[at + 23], once = KEYS[at + 24], once_until = KEYS[at + 25],
   }
 end
 

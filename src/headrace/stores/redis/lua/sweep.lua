@@ -1,8 +1,9 @@
--- Purpose: drop what is over in one queue: kept jobs, tombstones, unique keys whose job is gone.
+-- Purpose: drop what is over in one queue: kept jobs, tombstones, unique keys whose job is gone, once records.
 --
--- KEYS: the queue's (see library.lua). Touched: jobs state meta short0/1 day0/1 succeeded cancelled expired kept uniques unique_of.
--- ARGV: now or '', most kept jobs and most unique keys.
--- Answer: how many kept jobs and how many unique keys went, 1 when some are left for another call.
+-- KEYS: the queue's (see library.lua). Touched: jobs state meta short0/1 day0/1 succeeded cancelled expired kept uniques
+--       unique_of once once_until.
+-- ARGV: now or '', most kept jobs, most unique keys and most once records.
+-- Answer: how many kept jobs, unique keys and once records went, 1 when some are left for another call.
 
 local queue, now, limit = queue_at(0), store_now(ARGV[1]), tonumber(ARGV[2])
 allow_when_full(queue)
@@ -36,4 +37,5 @@ if stray <= limit then -- else this piece is not done with
   call('HSET', queue.meta, 'sweep', scan[1])
 end
 more = more or stray > limit or (stray > 0 and scan[1] ~= '0') -- where one is, there are others
-return {#over, math.min(stray, limit), more and 1 or 0}
+local records, left = forget_once(queue, now, limit)
+return {#over, math.min(stray, limit), records, (more or left) and 1 or 0}

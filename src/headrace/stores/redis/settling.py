@@ -1,0 +1,135 @@
+"""Settle: one call for all queues (on a cluster one for each), with once records and the jobs that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.core import operations as ops
+from headrace.core.states import State
+from headrace.stores.contract import BATCH
+from headrace.stores.plan import Call, Plan
+from headrace.stores.redis import once
+from headrace.stores.redis.common import Common
+from headrace.stores.redis.producing import BYTES, in_full
+
+DONE, STALE, ELSEWHERE = 1, 0, 2
+PLAIN, GUARDED, OTHER = 0, 1, 2  # kinds of outcomes, in the order in which settle.lua is handed them
+
+
+def settle(store: Common, op: ops.Settle) -> Plan[list[bool]]:
+    """End claims. An outcome whose job another worker holds under the same token is settled for that one."""
+    results: list[bool] = []
+    for outcomes in _parts(op.outcomes):
+        codes = yield from _settle(store, op.worker, outcomes)
+        if ELSEWHERE in codes:
+            codes = yield from _settle_elsewhere(store, op.worker, outcomes, codes)
+        results += [code == DONE for code in codes]
+    return results
+
+
+def _settle_elsewhere(
+    store: Common, worker: str, outcomes: tuple[ops.Outcome, ...], codes: list[int]
+) -> Plan[list[int]]:
+    """Rare: mostly the job was rescued and runs elsewhere under a newer token, which this finds out as well."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for queue in {outcomes[place].queue for place, code in enumerate(codes) if code == ELSEWHERE}:
+        missing = [place for place, code in enumerate(codes) if code == ELSEWHERE and outcomes[place].queue == queue]
+        holders = yield from store.holders(queue, [outcomes[place].id for place in missing])
+        for place in missing:
+            holder = holders.get(outcomes[place].id, worker)
+            if holder != worker:
+                places.setdefault((queue, holder), []).append(place)
+    codes = [STALE if code == ELSEWHERE else code for code in codes]
+    for (_, holder), group in places.items():
+        again = yield from _settle(store, holder, tuple(outcomes[place] for place in group))
+        for place, code in zip(group, again, strict=True):
+            codes[place] = code
+    return codes
+
+
+def _parts(outcomes: tuple[ops.Outcome, ...]) -> Iterator[tuple[ops.Outcome, ...]]:
+    """In steps of at most BATCH outcomes, or BATCH jobs that follow, and BYTES bytes (one outcome at least)."""
+    first, jobs, size = 0, 0, 0
+    for place, outcome in enumerate(outcomes):
+        more, length = _weight(outcome) if outcome.then or outcome.once is not None else (0, 0)
+        if place > first and (place - first == BATCH or jobs + more > BATCH or size + length > BYTES):
+            yield outcomes[first:place]
+            first, jobs, size = place, 0, 0
+        jobs, size = jobs + more, size + length
+    if outcomes:
+        yield outcomes[first:]
+
+
+def _weight(outcome: ops.Outcome) -> tuple[int, int]:
+    """How many jobs follow, and the bytes of their bodies and of the result."""
+    result = outcome.once.result if outcome.once is not None else None
+    return len(outcome.then), len(result or b"") + sum(len(job.body) for job in outcome.then)
+
+
+def _settle(store: Common, worker: str, outcomes: tuple[ops.Outcome, ...]) -> Plan[list[int]]:
+    """One call per group of queues; answers stand in the order of `outcomes`."""
+    places: dict[str, tuple[list[int], list[int], list[int]]] = {}
+    in_order = _matters(outcomes)
+    for place, outcome in enumerate(outcomes):
+        if outcome.queue not in places:
+            places[outcome.queue] = ([], [], [])
+        places[outcome.queue][OTHER if in_order else _kind(outcome)].append(place)
+    codes = [STALE] * len(outcomes)
+    for queues in store.groups(tuple(places)):
+        order = [place for queue in queues for part in places[queue] for place in part]
+        args: list[Any] = [store.moment(), str(len(queues))]
+        args += [str(len(part)) for queue in queues for part in places[queue]]
+        for queue in queues:
+            plain, guarded, others = places[queue]
+            args += [outcomes[place].id for place in plain]
+            args += [b"%018d" % outcomes[place].token for place in plain]
+            if guarded:
+                args += _guarded([outcomes[place] for place in guarded])
+            for place in others:
+                args += _change(store, outcomes[place])
+        answer = yield Call("settle", store.keys.of_all(queues, worker), tuple(args))
+        for place, code in zip(order, answer, strict=True):
+            codes[place] = code
+    return codes
+
+
+def _matters(outcomes: tuple[ops.Outcome, ...]) -> bool:
+    """Whether their order does: of two for one job the first counts, and a unique key may be freed or wanted first."""
+    if len({outcome.id for outcome in outcomes}) < len(outcomes):
+        return True
+    return any(job.unique is not None for outcome in outcomes for job in outcome.then)
+
+
+def _kind(outcome: ops.Outcome) -> int:
+    if outcome.state is not State.SUCCEEDED or outcome.keep_us > 0 or outcome.then:
+        return OTHER
+    if outcome.once is None:
+        return PLAIN
+    return GUARDED if outcome.once.state == "done" else OTHER
+
+
+def _guarded(outcomes: list[ops.Outcome]) -> list[Any]:
+    """Column by column."""
+    args: list[Any] = [outcome.id for outcome in outcomes]
+    args += [b"%018d" % outcome.token for outcome in outcomes]
+    ends = [once.ending(outcome.once) for outcome in outcomes if outcome.once is not None]
+    for column in (0, 1, 3, 4):
+        args += [end[column] for end in ends]
+    return args
+
+
+def _change(store: Common, outcome: ops.Outcome) -> list[Any]:
+    change: list[Any] = [
+        outcome.id,
+        b"%018d" % outcome.token,
+        outcome.state.value,
+        str(outcome.delay_us),
+        str(outcome.keep_us),
+        outcome.reason,
+        outcome.trail or b"",
+    ]
+    change += once.ending(outcome.once) if outcome.once is not None else ("",)
+    change.append(str(len(outcome.then)))
+    change += in_full(store, outcome.then)
+    return change
