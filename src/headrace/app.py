@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overlo
 from headrace.config import HEARTBEATS_PER_LEASE, Config
 from headrace.core.durations import seconds
 from headrace.core.moments import When
+from headrace.core.once import Once
 from headrace.core.operations import Enqueued, NewJob
 from headrace.core.ports import Driver
 from headrace.core.retry import Retry
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.coalesce import AsyncSender
     from headrace.jobs import Jobs
     from headrace.middleware import Middleware
+    from headrace.once import OnceRun
     from headrace.worker import Worker
 
 P = ParamSpec("P")
@@ -120,6 +122,7 @@ class Headrace(EventApp):
         expires: When | None = None,
         deadline: When | None = None,
         unique: Unique | str | Callable[..., str] | None = None,
+        once: Once | str | Callable[..., str] | None = None,
         keep: timedelta | float | str | None = None,
         log: Iterable[str] = (),
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
@@ -138,6 +141,7 @@ class Headrace(EventApp):
             expires: a job that has not started by then is expired.
             deadline: no run starts after it.
             unique: a key, see `Unique`; a str is a template such as "order-{order_id}".
+            once: a key under which one run takes effect, see `Once`; a str is a template such as "charge:{order_id}".
             keep: how long a succeeded job can still be looked at. By default it is deleted at once.
             log: names of arguments that every log line of the job carries.
 
@@ -161,6 +165,42 @@ class Headrace(EventApp):
             for name in (task.name, *task.aliases):
                 self._tasks[name] = task
         return task
+
+    def once(
+        self,
+        key: str,
+        arguments: Any = None,
+        *,
+        scope: str = "",
+        lifetime: timedelta | float | str = "24h",
+        lease: timedelta | float | str = 30,
+        wait: timedelta | float | str = 0,
+        failures: Literal["free", "keep"] = "free",
+    ) -> OnceRun:
+        """Code outside of jobs that takes effect once: `with app.once("charge:17") as run`, or `async with`.
+
+        `run.done` tells whether an earlier block took effect, and `run.result` what it left; else assign to it.
+
+        Args:
+            key: 1 to 500 characters.
+            arguments: a JSON value; the same key with another one is refused.
+            scope: keys of one scope are apart from those of all others, and from those of tasks.
+            lifetime: how long a result is remembered.
+            lease: how long the key is held after this process has died. It is renewed while the block runs.
+            wait: how long to wait while another block holds the key.
+            failures: "free": a block that raises leaves the key free; "keep": its failure is stored.
+
+        Raises:
+            ConfigError, InvalidArguments: one of these is out of range.
+            OnceBusy: when the block is entered: another one holds the key.
+            OnceConflict: the key was used with other arguments.
+            OnceFailed: an earlier block has failed, and its failure is kept.
+            LeaseLost: when the block ends: the lease was lost, and somebody else has taken the key since.
+        """
+        from headrace.once import OnceRun, terms
+
+        found = terms(key, arguments, scope=scope, lifetime=lifetime, lease=lease, wait=wait, failures=failures)
+        return OnceRun(self, found)
 
     # -- what tasks ask of their app
 

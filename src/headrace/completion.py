@@ -24,11 +24,11 @@ class Completion:
 
     __slots__ = ("_begun", "_closed", "_driver", "_outcome", "_worker")
 
-    def __init__(self, driver: Driver, worker: str, outcome: Callable[[], Outcome]) -> None:
-        """`outcome` is made when it is wanted: most handlers just return."""
+    def __init__(self, driver: Driver, worker: str, outcome: Callable[[Any], Outcome]) -> None:
+        """`outcome` of a result is made when it is wanted: most handlers just return."""
         self._driver = driver
         self._worker = worker
-        self._outcome: Callable[[], Outcome] | None = outcome
+        self._outcome: Callable[[Any], Outcome] | None = outcome
         self._closed = False
         self._begun = False
 
@@ -50,17 +50,17 @@ class Completion:
             self._closed = self._closed or not self._begun
             return self._closed
 
-    def complete(self, transaction: Any) -> None:
-        """End the job as succeeded in the caller's transaction."""
+    def complete(self, transaction: Any, result: Any) -> None:
+        """End the job as succeeded, with `result`, in the caller's transaction."""
         transactions, loan = self._transactions(), lend(transaction)
         with self._beginning():
-            self._check(transactions.run(loan, self._settle()))
+            self._check(transactions.run(loan, self._settle(result)))
 
-    async def acomplete(self, transaction: Any) -> None:
+    async def acomplete(self, transaction: Any, result: Any) -> None:
         """The same, awaited."""
         transactions, loan = self._transactions(), alend(transaction)
         with self._beginning():
-            self._check(await transactions.arun(loan, self._settle()))
+            self._check(await transactions.arun(loan, self._settle(result)))
 
     def _transactions(self) -> Transactions:
         transactions = Transactions.on(self._driver)
@@ -71,9 +71,9 @@ class Completion:
             )
         return transactions
 
-    def _settle(self) -> Settle:
+    def _settle(self, result: Any) -> Settle:
         assert self._outcome is not None
-        return Settle(self._worker, (self._outcome(),))
+        return Settle(self._worker, (self._outcome(result),))
 
     @contextmanager
     def _beginning(self) -> Iterator[None]:
@@ -93,6 +93,6 @@ class Completion:
         if not answers[0]:
             assert self._outcome is not None
             raise LeaseLost(
-                f"job {self._outcome().id} is not held any more: its lease was over and another has it, or it "
+                f"job {self._outcome(None).id} is not held any more: its lease was over and another has it, or it "
                 "has been ended already: roll back"
             )

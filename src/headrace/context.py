@@ -36,6 +36,8 @@ class JobContext(msgspec.Struct, kw_only=True):
     logged: dict[str, Any] = {}  # the arguments that every log line of this job carries
     arguments: dict[str, Any] = {}  # as the handler gets them: for middleware (B111)
     cancel_requested: bool = False  # somebody wants this run to end: stop when it is safe to
+    once_key: str | None = None  # hand it to a service that takes idempotency keys
+    once_fence: int | None = None
     completion: Completion | None = None  # of the worker that runs it
 
     @classmethod
@@ -60,8 +62,11 @@ class JobContext(msgspec.Struct, kw_only=True):
 
     @property
     def fence(self) -> int:
-        """Hand it to a service that takes fencing tokens: a later run of this job always has a greater one."""
-        return self.token
+        """Hand it to a service that takes fencing tokens: a later run always has a greater one.
+
+        Of a task with `once=` it grows per key, with each job that holds it; else per job, with each of its claims.
+        """
+        return self.token if self.once_fence is None else self.once_fence
 
     @property
     def enqueued(self) -> datetime:
@@ -73,11 +78,12 @@ class JobContext(msgspec.Struct, kw_only=True):
         """After this moment no further run starts; aware, in UTC."""
         return None if self.deadline_us is None else aware(self.deadline_us)
 
-    def complete(self, *, transaction: Any) -> None:
+    def complete(self, *, transaction: Any, result: Any = None) -> None:
         """End this job as succeeded in a transaction of the handler's own: the two commit together, or neither does.
 
         `transaction` is what `task.using(transaction=...)` takes, of the database that holds the jobs. Commit it
         before the handler returns. What the handler does after the commit is its own affair: the job has ended.
+        `result` is what the once record of a task with `once=` keeps.
 
         Raises:
             LeaseLost: another run of this job counts, or it has been ended. Let it pass, so that all is rolled back.
@@ -85,11 +91,11 @@ class JobContext(msgspec.Struct, kw_only=True):
             WrongColour: called inside a running event loop.
         """
         refuse_in_loop("complete", "acomplete")
-        self._completion().complete(transaction)
+        self._completion().complete(transaction, result)
 
-    async def acomplete(self, *, transaction: Any) -> None:
+    async def acomplete(self, *, transaction: Any, result: Any = None) -> None:
         """The same, awaited."""
-        await self._completion().acomplete(transaction)
+        await self._completion().acomplete(transaction, result)
 
     def _completion(self) -> Completion:
         if self.completion is None:

@@ -10,10 +10,19 @@ from typing import Any, ParamSpec, TypeVar
 
 from headrace.core.arguments import Arguments
 from headrace.core.moments import When, limit
+from headrace.core.once import Once
 from headrace.core.retry import Retry
 from headrace.core.unique import Unique
 from headrace.errors import ConfigError
-from headrace.options import checked_priority, checked_queue, checked_texts, checked_unique, duration_us, timeout_us
+from headrace.options import (
+    checked_once,
+    checked_priority,
+    checked_queue,
+    checked_texts,
+    checked_unique,
+    duration_us,
+    timeout_us,
+)
 from headrace.sending import Producer
 from headrace.task import Task
 
@@ -36,6 +45,7 @@ def define(
     expires: When | None = None,
     deadline: When | None = None,
     unique: Unique | str | Callable[..., str] | None = None,
+    once: Once | str | Callable[..., str] | None = None,
     keep: When | None = None,
     log: Iterable[str] = (),
 ) -> Task[P, R]:
@@ -68,6 +78,7 @@ def define(
         expires=limit(expires, "expires"),
         deadline=limit(deadline, "deadline"),
         unique=checked_unique(unique, arguments),
+        once=checked_once(once, arguments),
         keep_us=0 if keep is None else duration_us("keep", keep),
         log=log,
     )

@@ -7,6 +7,10 @@
     |   +-- UnknownTask            no task of that name is registered
     |   +-- WrongColour            a blocking call inside a running event loop, or the other way round
     +-- LeaseLost              a job is not this worker's any more, so that its handler may end nothing
+    +-- OnceError              nothing was executed under a once key
+    |   +-- OnceBusy               somebody else is at it: try again after `retry_after` seconds
+    |   +-- OnceConflict           the key stands for another call
+    |   +-- OnceFailed             an earlier run has failed for good, and its failure is kept
     +-- RolledBack             a handler has returned, but not committed the transaction in which it completed its job
     +-- EnvelopeError          a message cannot be made or read
     |   +-- PayloadTooLarge        more than 1 MB, or nested deeper than 64 levels
@@ -16,6 +20,9 @@
     |   +-- StoreUnavailable       no answer: whether the operation took place is unknown; repeating it is safe
     |   +-- StoreMisconfigured     its settings would lose jobs; the message names the fix
     |   +-- StoreFull              the store has no room; nothing was enqueued
+    +-- WebhookError           a webhook cannot be sent, or not be believed
+    |   +-- AddressRefused         its address must not be reached from here
+    |   +-- SignatureInvalid       a received request is not of whom it should be, or too old
 
 A docstring is the default message: it says who is at fault and what to do.
 """
@@ -54,6 +61,26 @@ class LeaseLost(HeadraceError):
     """The job is not this worker's any more: another run of it counts, so roll back what this one has done."""
 
 
+class OnceError(HeadraceError):
+    """Nothing was executed under this once key."""
+
+
+class OnceBusy(OnceError):
+    """Somebody else is at it under this once key: try again later."""
+
+    def __init__(self, message: str = "", retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after  # seconds
+
+
+class OnceConflict(OnceError):
+    """This once key stands for another call: make the key of all that tells calls apart."""
+
+
+class OnceFailed(OnceError):
+    """An earlier run under this once key has failed, and its failure is kept: use another key to try again."""
+
+
 class RolledBack(HeadraceError):
     """The handler has returned, but not committed the transaction that completed its job: commit before you return."""
 
@@ -88,3 +115,15 @@ class StoreMisconfigured(StoreError):
 
 class StoreFull(StoreError):
     """The store has no room left; nothing was enqueued: give it room, or let workers drain it."""
+
+
+class WebhookError(HeadraceError):
+    """The webhook cannot be sent, or not be believed."""
+
+
+class AddressRefused(WebhookError):
+    """The webhook's address must not be reached from here: give another, or name it in allow=."""
+
+
+class SignatureInvalid(WebhookError):
+    """The request is not of whom it should be: no signature fits its body, its id and its timestamp."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from headrace.core.arguments import Arguments
 from headrace.core.moments import When, moment
+from headrace.core.once import Once
 from headrace.core.unique import Unique
 from headrace.errors import ConfigError
 
@@ -67,6 +68,15 @@ def timeout_us(timeout: When) -> int:
     if length_us == 0:
         raise ConfigError("timeout is 0: it must be greater than 0; leave it out for none")
     return length_us
+
+
+def checked_once(once: Once | str | Callable[..., str] | None, arguments: Arguments) -> Once | None:
+    if once is None:
+        return None
+    made = once if isinstance(once, Once) else Once(once)
+    if not arguments.takes_more:
+        made.check_names(arguments.names)
+    return made
 
 
 def checked_unique(unique: Unique | str | Callable[..., str] | None, arguments: Arguments) -> Unique | None:

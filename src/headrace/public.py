@@ -4,6 +4,7 @@ from headrace.app import Headrace
 from headrace.calls import Job
 from headrace.context import JobContext, current_job
 from headrace.core.backoff import Exponential, Fixed, Listed, Stepped
+from headrace.core.once import Once
 from headrace.core.retry import Retry
 from headrace.core.states import State
 from headrace.core.unique import Unique
@@ -13,8 +14,14 @@ from headrace.errors import (
     EnvelopeError,
     HeadraceError,
     InvalidArguments,
+    LeaseLost,
     NewerEnvelope,
+    OnceBusy,
+    OnceConflict,
+    OnceError,
+    OnceFailed,
     PayloadTooLarge,
+    RolledBack,
     StoreError,
     StoreFull,
     StoreMisconfigured,
@@ -43,12 +50,19 @@ __all__ = [
     "JobContext",
     "JobInfo",
     "JobLogFilter",
+    "LeaseLost",
     "Listed",
     "Middleware",
     "NewerEnvelope",
+    "Once",
+    "OnceBusy",
+    "OnceConflict",
+    "OnceError",
+    "OnceFailed",
     "PayloadTooLarge",
     "Retry",
     "RetryIn",
+    "RolledBack",
     "Snooze",
     "State",
     "Stepped",

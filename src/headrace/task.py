@@ -14,7 +14,9 @@ from headrace.calls import Job, Sending, note_stored, split
 from headrace.core.arguments import Arguments
 from headrace.core.codec import Envelope, Template
 from headrace.core.moments import Moment, When, limit, moment
+from headrace.core.once import Once
 from headrace.core.operations import NewJob
+from headrace.core.poll import Polling
 from headrace.core.retry import Retry
 from headrace.core.unique import Unique
 from headrace.errors import ConfigError, HeadraceError
@@ -32,6 +34,9 @@ from headrace.sending import Producer, refuse_in_loop
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the established short name for a return type
+
+Encoded = tuple[bytes, str | None, str | None]
+"""A call's arguments, its unique key and its once key."""
 
 CHUNK = 1_000  # jobs of one operation of enqueue_many
 PIECE = 50  # jobs that are made without letting the loop do anything else
@@ -58,13 +63,20 @@ class Task(Generic[P, R]):
     expires: Moment | None = None
     deadline: Moment | None = None
     unique: Unique | None = None
+    once: Once | None = None
     keep_us: int = 0
     log: tuple[str, ...] = ()
+    poll: Polling | None = None
     sending: Sending = _PLAIN
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function here and now, as if it were not a task."""
         return self.function(*args, **kwargs)
+
+    @property
+    def handler(self) -> Callable[..., Any]:
+        """What a worker runs."""
+        return self.function
 
     @property
     def __wrapped__(self) -> Callable[P, R]:
@@ -103,6 +115,10 @@ class Task(Generic[P, R]):
         Raises:
             ConfigError: a value is out of range or of the wrong kind.
         """
+        if queue is not None and queue != self.queue and self.once is not None:
+            raise ConfigError(
+                f"queue is {queue!r}: {self.name} has once=, whose jobs stay in one queue: {self.queue!r}"
+            )
         given = {
             "id": None if id is None else checked_id(id),
             "run_after": None if run_after is None else moment(run_after, "run_after"),
@@ -196,7 +212,7 @@ class Task(Generic[P, R]):
         Raises:
             InvalidArguments, PayloadTooLarge: as `enqueue`.
         """
-        return Call(self, *self._encode(args, kwargs))
+        return Call(self, self._encode(args, kwargs))
 
     def _send(self, jobs: Sequence[NewJob]) -> list[Job]:
         transaction = self._transaction()
@@ -253,22 +269,24 @@ class Task(Generic[P, R]):
             )
         )
 
-    def _encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bytes, str | None]:
-        """The encoded arguments and the unique key."""
-        if self.unique is None:
-            return self.arguments.encode(args, kwargs), None
+    def _encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Encoded:
+        if self.unique is None and self.once is None:
+            return self.arguments.encode(args, kwargs), None, None
         named = self.arguments.bind(args, kwargs)
-        return self.arguments.encode((), named), self.unique.render({**self.arguments.defaults, **named})
+        raw = self.arguments.encode((), named)
+        whole = {**self.arguments.defaults, **named}
+        unique = None if self.unique is None else self.unique.render(whole)
+        return raw, unique, None if self.once is None else self.once.render(whole)
 
     def _new_job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
-        raw, key = self._encode(args, kwargs)
-        return self._job(self.sending.id or self.producer.new_id(), raw, key)
+        return self._job(self.sending.id or self.producer.new_id(), self._encode(args, kwargs))
 
-    def _job(self, id: str, raw: bytes, key: str | None, later_us: int = 0) -> NewJob:
+    def _job(self, id: str, encoded: Encoded, later_us: int = 0) -> NewJob:
+        raw, key, once = encoded
         after, unique = self.sending.run_after, self.unique
         if self.expires or self.deadline:
             self._refuse_late(later_us)
-        body = self._template.body(id, raw, key)
+        body = self._template.body(id, raw, key, once)
         if key is None and after.at_us is None:
             return NewJob(
                 id,
@@ -323,8 +341,7 @@ class Task(Generic[P, R]):
             try:
                 for id, arguments in zip(self.producer.new_ids(len(chunk)), chunk, strict=True):
                     args, kwargs = split(arguments)
-                    raw, key = self._encode(args, kwargs)
-                    jobs.append(self._job(id, raw, key, int(step_us * (place + len(jobs)))))
+                    jobs.append(self._job(id, self._encode(args, kwargs), int(step_us * (place + len(jobs)))))
             except HeadraceError as error:
                 raise type(error)(f"call {place + len(jobs)} of enqueue_many: {error}") from error
             yield jobs
@@ -335,9 +352,8 @@ class Call(msgspec.Struct, frozen=True):
     """A checked call of a task: a job but for its id."""
 
     task: Task[..., Any]
-    args: bytes
-    unique: str | None = None
+    encoded: Encoded
 
     def job(self, id: str) -> NewJob:
         """The job, ready for the store."""
-        return self.task._job(id, self.args, self.unique)  # noqa: SLF001 - the other half of Task.call
+        return self.task._job(id, self.encoded)  # noqa: SLF001 - the other half of Task.call

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from headrace.core import settle, trail
+from headrace.core import endings, trail
 from headrace.core.backoff import Fixed
 from headrace.core.operations import ClaimedJob, Outcome
 from headrace.core.retry import Retry
@@ -38,4 +38,4 @@ def rerun(make: Callable[[], Ending], by: Policy) -> tuple[list[float], Outcome,
 
 
 def raised() -> Ending:
-    return settle.Raised(ValueError("why"), NOW - 5)
+    return endings.Raised(ValueError("why"), NOW - 5)

@@ -8,7 +8,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from headrace.core import settle, trail
+from headrace.core import endings, trail
 from headrace.core.backoff import Exponential, Fixed
 from headrace.core.operations import CANCELLED_KEEP_US, Outcome
 from headrace.core.retry import Retry
@@ -22,23 +22,27 @@ from tests.core.endings import JOB, NOW, end, policy, raised, rerun
 
 # ending -> state, reason, what is added to (attempts, errors, releases, snoozes, entries of the history)
 ENDINGS: dict[str, tuple[Ending, State, str, tuple[int, int, int, int, int]]] = {
-    "succeeded": (settle.Succeeded(), State.SUCCEEDED, "", (0, 0, 0, 0, 0)),
-    "raised": (settle.Raised(ValueError("why")), State.SCHEDULED, "ValueError", (1, 1, 0, 0, 1)),
-    "timed out": (settle.TimedOut(5), State.SCHEDULED, "timeout", (1, 1, 0, 0, 1)),
-    "retry in": (settle.Decided(RetryIn(3)), State.SCHEDULED, "retry", (1, 0, 0, 0, 0)),
-    "snooze": (settle.Decided(Snooze(3)), State.SCHEDULED, "snoozed", (0, 0, 0, 1, 0)),
-    "fail": (settle.Decided(Fail("why")), State.FAILED, "failed", (1, 0, 0, 0, 1)),
-    "cancel": (settle.Decided(Cancel("why")), State.CANCELLED, "cancelled", (1, 0, 0, 0, 1)),
-    "released": (settle.Released(), State.READY, "released", (0, 0, 1, 0, 0)),
-    "released late": (settle.Released(2 * SECOND), State.SCHEDULED, "released", (0, 0, 1, 0, 0)),
-    "unknown task": (settle.UnknownTask("shop.mail"), State.SCHEDULED, "unknown task", (0, 0, 0, 0, 0)),
-    "newer message": (settle.Newer("of version 2"), State.SCHEDULED, "newer message", (0, 0, 0, 0, 0)),
-    "unreadable": (settle.Unreadable("no JSON"), State.FAILED, "unreadable", (0, 0, 0, 0, 1)),
-    "bad arguments": (settle.BadArguments("order_id is missing"), State.FAILED, "bad arguments", (0, 0, 0, 0, 1)),
-    "expired": (settle.Expired(), State.EXPIRED, "expired", (0, 0, 0, 0, 0)),
-    "deadline": (settle.DeadlinePassed(), State.FAILED, "deadline", (0, 0, 0, 0, 1)),
-    "poisoned": (settle.Poisoned(), State.FAILED, "crashed", (0, 0, 0, 0, 1)),
-    "cancelled": (settle.CancelledByUser(), State.CANCELLED, "cancelled", (0, 0, 0, 0, 0)),
+    "succeeded": (endings.Succeeded(), State.SUCCEEDED, "", (0, 0, 0, 0, 0)),
+    "raised": (endings.Raised(ValueError("why")), State.SCHEDULED, "ValueError", (1, 1, 0, 0, 1)),
+    "timed out": (endings.TimedOut(5), State.SCHEDULED, "timeout", (1, 1, 0, 0, 1)),
+    "retry in": (endings.Decided(RetryIn(3)), State.SCHEDULED, "retry", (1, 0, 0, 0, 0)),
+    "snooze": (endings.Decided(Snooze(3)), State.SCHEDULED, "snoozed", (0, 0, 0, 1, 0)),
+    "fail": (endings.Decided(Fail("why")), State.FAILED, "failed", (1, 0, 0, 0, 1)),
+    "cancel": (endings.Decided(Cancel("why")), State.CANCELLED, "cancelled", (1, 0, 0, 0, 1)),
+    "released": (endings.Released(), State.READY, "released", (0, 0, 1, 0, 0)),
+    "released late": (endings.Released(2 * SECOND), State.SCHEDULED, "released", (0, 0, 1, 0, 0)),
+    "done before": (endings.DoneBefore(), State.SUCCEEDED, "done before", (0, 0, 0, 0, 0)),
+    "failed before": (endings.FailedBefore("Declined", "no"), State.FAILED, "Declined", (0, 0, 0, 0, 1)),
+    "once key held": (endings.OnceKeyHeld(), State.SCHEDULED, "once key held", (0, 0, 1, 0, 0)),
+    "once key reused": (endings.OnceKeyReused("k"), State.FAILED, "once key reused", (0, 0, 0, 0, 1)),
+    "unknown task": (endings.UnknownTask("shop.mail"), State.SCHEDULED, "unknown task", (0, 0, 0, 0, 0)),
+    "newer message": (endings.Newer("of version 2"), State.SCHEDULED, "newer message", (0, 0, 0, 0, 0)),
+    "unreadable": (endings.Unreadable("no JSON"), State.FAILED, "unreadable", (0, 0, 0, 0, 1)),
+    "bad arguments": (endings.BadArguments("order_id is missing"), State.FAILED, "bad arguments", (0, 0, 0, 0, 1)),
+    "expired": (endings.Expired(), State.EXPIRED, "expired", (0, 0, 0, 0, 0)),
+    "deadline": (endings.DeadlinePassed(), State.FAILED, "deadline", (0, 0, 0, 0, 1)),
+    "poisoned": (endings.Poisoned(), State.FAILED, "crashed", (0, 0, 0, 0, 1)),
+    "cancelled": (endings.CancelledByUser(), State.CANCELLED, "cancelled", (0, 0, 0, 0, 0)),
 }
 LIMITS = [(None, None), (1, None), (3, None), (None, 2), (3, 2), (5, 5)]
 COUNTS = [
@@ -76,7 +80,7 @@ def test_each_ending_with_all_counts(name: str) -> None:
 
 def test_the_table_has_every_ending_and_verdict() -> None:
     assert {type(ending) for ending, *_ in ENDINGS.values()} == set(get_args(Ending))
-    verdicts = {type(ending.verdict) for ending, *_ in ENDINGS.values() if isinstance(ending, settle.Decided)}
+    verdicts = {type(ending.verdict) for ending, *_ in ENDINGS.values() if isinstance(ending, endings.Decided)}
     assert verdicts == {RetryIn, Snooze, Fail, Cancel}
 
 
@@ -92,7 +96,7 @@ def test_what_is_kept_and_for_how_long(name: str) -> None:
 
 
 def test_a_success_leaves_the_trail_alone() -> None:
-    for ending in (settle.SUCCEEDED, settle.Succeeded()):
+    for ending in (endings.SUCCEEDED, endings.Succeeded()):
         outcome, _ = end(ending, Trail(attempts=2, errors=2))
         assert outcome == Outcome(JOB.id, JOB.queue, JOB.token, State.SUCCEEDED)
 
@@ -101,10 +105,10 @@ def test_deploys_cost_no_attempt() -> None:
     """B024: five graceful interruptions, then success, with max_attempts=3."""
     kept, by = EMPTY, policy(Retry(max_attempts=3))
     for count in range(1, 6):
-        outcome, kept = end(settle.Released(), kept, by)
+        outcome, kept = end(endings.Released(), kept, by)
         assert outcome.state is State.READY
         assert (kept.releases, kept.attempts, kept.errors) == (count, 0, 0)
-    assert end(settle.SUCCEEDED, kept, by)[0].state is State.SUCCEEDED
+    assert end(endings.SUCCEEDED, kept, by)[0].state is State.SUCCEEDED
 
 
 # -- errors and their retries
@@ -138,7 +142,7 @@ def test_the_limit_that_is_reached_first_fails_the_job(retry: Retry, runs: int) 
 
 def test_retries_that_were_asked_for_count_against_attempts_only() -> None:
     waits, outcome, kept = rerun(
-        lambda: settle.Decided(RetryIn(4, "busy")), policy(Retry(max_attempts=4, max_errors=2))
+        lambda: endings.Decided(RetryIn(4, "busy")), policy(Retry(max_attempts=4, max_errors=2))
     )
     assert waits == [4, 4, 4]
     assert outcome.reason == "attempts used up"
@@ -167,7 +171,7 @@ def test_an_error_is_kept_as_text() -> None:
     try:
         raise LookupError("no such order")
     except LookupError as error:
-        _, kept = end(settle.Raised(error, NOW - 5), Trail(attempts=1, errors=1))
+        _, kept = end(endings.Raised(error, NOW - 5), Trail(attempts=1, errors=1))
     (entry,) = kept.history
     assert "in test_an_error_is_kept_as_text" in entry.traceback
     assert msgspec.structs.replace(entry, traceback="") == Mishap(
@@ -176,7 +180,7 @@ def test_an_error_is_kept_as_text() -> None:
 
 
 def test_a_timeout_is_kept() -> None:
-    _, kept = end(settle.TimedOut(2.5, NOW - 9, "where it stood"))
+    _, kept = end(endings.TimedOut(2.5, NOW - 9, "where it stood"))
     expected = Mishap("timeout", NOW, 1, "w", "TimeoutError", "still running after 2.5 s", "where it stood", NOW - 9)
     assert kept.history == (expected,)
 
@@ -186,7 +190,7 @@ def test_any_message_fits_the_store(message: str) -> None:
     """B094, B101"""
     kept = EMPTY
     for _ in range(HISTORY + 3):
-        outcome, kept = end(settle.Raised(ValueError(message)), kept, policy(Retry(max_attempts=None)))
+        outcome, kept = end(endings.Raised(ValueError(message)), kept, policy(Retry(max_attempts=None)))
         assert outcome.trail is not None
         assert len(outcome.trail) < 250_000
     assert len(kept.history) == HISTORY
@@ -204,9 +208,9 @@ def test_the_handlers_frames_are_let_go() -> None:
         try:
             raise problem
         except Verdict as verdict:
-            end(settle.Decided(verdict))
+            end(endings.Decided(verdict))
         except ValueError as error:
-            end(settle.Raised(error))
+            end(endings.Raised(error))
         return weakref.ref(large)
 
     for problem in (ValueError("why"), SNOOZE, Fail("why")):
@@ -223,7 +227,7 @@ SNOOZE = Snooze(60)  # a constant, as handlers have it
 def test_an_unknown_task_waits_for_a_worker_that_knows_it() -> None:
     kept, now_us, waits = EMPTY, NOW, []
     while True:
-        outcome, kept = end(settle.UnknownTask("shop.mail"), kept, now_us=now_us)
+        outcome, kept = end(endings.UnknownTask("shop.mail"), kept, now_us=now_us)
         if outcome.state is State.FAILED:
             break
         assert kept.unknown_since_us == NOW
@@ -239,20 +243,20 @@ def test_an_unknown_task_waits_for_a_worker_that_knows_it() -> None:
 
 def test_the_patience_with_an_unknown_task_is_a_setting() -> None:
     by = policy(unknown_for_us=5)
-    _, kept = end(settle.UnknownTask("t"), by=by)
-    assert end(settle.UnknownTask("t"), kept, by, NOW + 4)[0].state is State.SCHEDULED
-    assert end(settle.UnknownTask("t"), kept, by, NOW + 5)[0].state is State.FAILED
+    _, kept = end(endings.UnknownTask("t"), by=by)
+    assert end(endings.UnknownTask("t"), kept, by, NOW + 4)[0].state is State.SCHEDULED
+    assert end(endings.UnknownTask("t"), kept, by, NOW + 5)[0].state is State.FAILED
 
 
 @pytest.mark.parametrize(
-    "ending", [raised(), settle.TimedOut(1), settle.Decided(RetryIn(1)), settle.Decided(Snooze(1))]
+    "ending", [raised(), endings.TimedOut(1), endings.Decided(RetryIn(1)), endings.Decided(Snooze(1))]
 )
 def test_once_a_task_was_known_patience_starts_anew(ending: Ending) -> None:
     """A deploy that is rolled back, and rolled out again hours later, must not fail its jobs at once."""
-    _, kept = end(settle.UnknownTask("t"))
+    _, kept = end(endings.UnknownTask("t"))
     _, kept = end(ending, kept)
     assert (kept.unknown_since_us, kept.unknowns) == (None, 0)
-    assert end(settle.UnknownTask("t"), kept, now_us=NOW + 36_000 * SECOND)[0].state is State.SCHEDULED
+    assert end(endings.UnknownTask("t"), kept, now_us=NOW + 36_000 * SECOND)[0].state is State.SCHEDULED
 
 
 # -- crashes
@@ -285,7 +289,7 @@ def test_only_a_crash_while_alone_convicts(max_crashes: int) -> None:
 
 
 def test_a_poisoned_job_says_how_often() -> None:
-    outcome, kept = end(settle.Poisoned(), Trail(crashes=3, alone=True))
+    outcome, kept = end(endings.Poisoned(), Trail(crashes=3, alone=True))
     assert (outcome.state, outcome.reason) == (State.FAILED, "crashed")
     assert kept.history[-1].message == "it has killed its worker 3 times"
 
@@ -301,7 +305,7 @@ def test_a_replayed_job_is_no_suspect() -> None:
 # -- what cannot run
 
 
-@pytest.mark.parametrize("make", [settle.Unreadable, settle.BadArguments])
+@pytest.mark.parametrize("make", [endings.Unreadable, endings.BadArguments])
 @pytest.mark.parametrize("problem", ["the field 'order_id' is missing", "x" * 5_000_000, "\ud800"])
 def test_what_cannot_run_fails_at_once_and_says_why(make: Callable[[str], Ending], problem: str) -> None:
     """B094, B101, B102: however broken the message is, its problem can be stored."""

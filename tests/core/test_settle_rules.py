@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from headrace.core import settle
+from headrace.core import endings
 from headrace.core.backoff import Fixed, Stepped
 from headrace.core.codec import Envelope
 from headrace.core.operations import CANCELLED_KEEP_US
@@ -47,7 +47,7 @@ class RateLimited(Exception):
 )
 def test_retry_after_raises_the_delay(retry_after: object, expected: float) -> None:
     """B100: what is no finite number changes nothing."""
-    outcome, _ = end(settle.Raised(RateLimited(retry_after)))
+    outcome, _ = end(endings.Raised(RateLimited(retry_after)))
     assert outcome.delay_us == expected * SECOND
 
 
@@ -57,7 +57,7 @@ def test_a_retry_after_that_raises_is_passed_over() -> None:
         def retry_after(self) -> float:
             raise OSError("trap")
 
-    assert end(settle.Raised(Trapped()))[0].delay_us == 10 * SECOND
+    assert end(endings.Raised(Trapped()))[0].delay_us == 10 * SECOND
 
 
 RULES = Retry(
@@ -74,26 +74,26 @@ RULES = Retry(
 
 
 def test_a_rule_cancels_with_its_reason() -> None:
-    outcome, kept = end(settle.Raised(FileNotFoundError("order.pdf")), by=policy(RULES))
+    outcome, kept = end(endings.Raised(FileNotFoundError("order.pdf")), by=policy(RULES))
     assert (outcome.state, outcome.reason, outcome.keep_us) == (State.CANCELLED, "FileNotFoundError", CANCELLED_KEEP_US)
     assert [(one.type, one.message) for one in kept.history] == [("FileNotFoundError", "order.pdf"), ("Cancel", "gone")]
 
 
 def test_a_rule_fails_at_the_first_error() -> None:
-    outcome, kept = end(settle.Raised(PermissionError("no")), by=policy(RULES))
+    outcome, kept = end(endings.Raised(PermissionError("no")), by=policy(RULES))
     assert (outcome.state, outcome.reason) == (State.FAILED, "PermissionError")
     assert [one.type for one in kept.history] == ["PermissionError"]
     assert (kept.attempts, kept.errors) == (1, 1)
 
 
 def test_a_rule_of_its_own_for_timeouts() -> None:
-    waits, outcome, _ = rerun(lambda: settle.TimedOut(5), policy(RULES))
+    waits, outcome, _ = rerun(lambda: endings.TimedOut(5), policy(RULES))
     assert waits == [1, 1]
     assert outcome.reason == "timeout"
 
 
 def test_a_rule_with_limits_of_its_own() -> None:
-    waits, outcome, _ = rerun(lambda: settle.Raised(ConnectionResetError()), policy(RULES))
+    waits, outcome, _ = rerun(lambda: endings.Raised(ConnectionResetError()), policy(RULES))
     assert waits == [7]
     assert (outcome.state, outcome.reason) == (State.FAILED, "ConnectionResetError")
 
@@ -101,13 +101,13 @@ def test_a_rule_with_limits_of_its_own() -> None:
 @pytest.mark.parametrize("way", ["a rule", "a verdict"])
 def test_a_rate_limit_costs_no_attempt(way: str) -> None:
     """B151: put off ten times with max_attempts=3, it succeeds at the eleventh."""
-    ending = settle.Raised(RateLimited(4)) if way == "a rule" else settle.Decided(Snooze(4))
+    ending = endings.Raised(RateLimited(4)) if way == "a rule" else endings.Decided(Snooze(4))
     kept = EMPTY
     for count in range(1, 11):
         outcome, kept = end(ending, kept, policy(RULES))
         assert (outcome.state, outcome.delay_us) == (State.SCHEDULED, 4 * SECOND)
         assert (kept.snoozes, kept.attempts, kept.errors, kept.history) == (count, 0, 0, ())
-    assert end(settle.SUCCEEDED, kept, policy(RULES))[0].state is State.SUCCEEDED
+    assert end(endings.SUCCEEDED, kept, policy(RULES))[0].state is State.SUCCEEDED
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_rate_limit_costs_no_attempt(way: str) -> None:
     [(Fail("no such order"), State.FAILED, "failed"), (Cancel("no such order"), State.CANCELLED, "cancelled")],
 )
 def test_a_verdict_keeps_its_why(verdict: Verdict, state: State, reason: str) -> None:
-    outcome, kept = end(settle.Decided(verdict, NOW - 5), by=policy(Retry(max_attempts=None)))
+    outcome, kept = end(endings.Decided(verdict, NOW - 5), by=policy(Retry(max_attempts=None)))
     assert (outcome.state, outcome.reason) == (state, reason)
     entry = Mishap("error", NOW, 1, "w", type=type(verdict).__name__, message="no such order", started_us=NOW - 5)
     assert kept.history == (entry,)
@@ -128,7 +128,7 @@ def test_a_why_may_be_anything() -> None:
         def __str__(self) -> str:
             raise RuntimeError("no words")
 
-    _, kept = end(settle.Decided(Fail(Unspeakable())))  # type: ignore[arg-type]
+    _, kept = end(endings.Decided(Fail(Unspeakable())))  # type: ignore[arg-type]
     assert kept.history[0].message == "<Unspeakable.__str__ raised RuntimeError>"
 
 
@@ -136,7 +136,7 @@ def test_a_why_may_be_anything() -> None:
 
 
 @pytest.mark.parametrize(
-    "ending", [raised(), settle.TimedOut(5), settle.Decided(RetryIn(10)), settle.Decided(Snooze(10))]
+    "ending", [raised(), endings.TimedOut(5), endings.Decided(RetryIn(10)), endings.Decided(Snooze(10))]
 )
 def test_no_run_is_planned_after_the_deadline(ending: Ending) -> None:
     outcome, kept = end(ending, by=policy(deadline_us=NOW + 10 * SECOND + 1))
@@ -148,7 +148,7 @@ def test_no_run_is_planned_after_the_deadline(ending: Ending) -> None:
 
 
 def test_a_success_after_the_deadline_is_one() -> None:
-    assert end(settle.SUCCEEDED, by=policy(deadline_us=NOW - 1))[0].state is State.SUCCEEDED
+    assert end(endings.SUCCEEDED, by=policy(deadline_us=NOW - 1))[0].state is State.SUCCEEDED
 
 
 HOUR = 3600 * SECOND

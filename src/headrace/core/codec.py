@@ -140,13 +140,15 @@ class Template:
             raise AssertionError("the order of the envelope's fields has changed")
         self._tail = whole[len(fixed) + 2 :]
 
-    def body(self, id: str, args: bytes, unique: str | None = None) -> bytes:
+    def body(self, id: str, args: bytes, unique: str | None = None, once: str | None = None) -> bytes:
         """The body of one job. `id` must need no escaping in JSON.
 
         Raises:
             PayloadTooLarge: it has more than `MAX_BODY` bytes.
         """
         tail = self._tail if unique is None else b'%b,"unique":%b}' % (self._tail[:-1], _encoder.encode(unique))
+        if once is not None:
+            tail = b'%b,"once_key":%b}' % (tail[:-1], _encoder.encode(once))
         body = b"".join((self._head, id.encode(), self._middle, args, tail))
         return body if len(body) <= MAX_BODY else checked(body, self.task)
 
@@ -166,7 +168,7 @@ _MEANINGS = {
     "deadline_in_us": "no run, first or repeated, starts later than this after its enqueue or last replay",
     "deadline_at_us": "the same as a moment",
     "timeout_us": "of one run; absent: the task's own",
-    "once_key": "reserved",
+    "once_key": "of all jobs of the task with this key one takes effect; absent: the task's own way to make it",
     "circuit": "reserved",
     "batch": "reserved",
     "chain": "reserved",

@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from headrace.core import keys
+from headrace.core import keys, values
 from headrace.core.durations import micros
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, InvalidArguments
 
 RESULT_BYTES = 64 * 1024  # of a stored result as JSON
+
+_encoder = msgspec.json.Encoder(enc_hook=values.enc_hook)
 
 
 class Once(msgspec.Struct, frozen=True):
@@ -61,6 +63,40 @@ class Once(msgspec.Struct, frozen=True):
                 characters without NUL.
         """
         return keys.render(self.key, arguments, "once")
+
+
+def task_scope(name: str) -> str:
+    """What keeps the keys of a task apart from all others."""
+    return f"task:{name}"
+
+
+def encode_result(value: object) -> bytes:
+    """A result as JSON.
+
+    Raises:
+        InvalidArguments: it is no JSON value, or has more than 64 KiB.
+    """
+    try:
+        raw = _encoder.encode(value)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise InvalidArguments(f"{value!r:.80} cannot be encoded as JSON: {error}") from error
+    if len(raw) > RESULT_BYTES:
+        raise InvalidArguments(f"it has {len(raw):,} bytes, {RESULT_BYTES:,} are allowed")
+    return raw
+
+
+def decode_failure(raw: bytes | None) -> tuple[str, str]:
+    """Type and message of a failure that is kept. Nothing read from a store is trusted."""
+    try:
+        failure = msgspec.json.decode(raw or b"", type=_Failure)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "OnceFailed", ""
+    return failure.type, failure.message
+
+
+class _Failure(msgspec.Struct):
+    type: str = "OnceFailed"
+    message: str = ""
 
 
 def fingerprint(arguments: bytes | msgspec.Raw) -> bytes:

@@ -9,121 +9,57 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core.backoff import Random
+from headrace.core.endings import (
+    BadArguments,
+    BadResult,
+    CancelledByUser,
+    DeadlinePassed,
+    Decided,
+    DoneBefore,
+    Ending,
+    Expired,
+    FailedBefore,
+    Newer,
+    OnceKeyHeld,
+    OnceKeyReused,
+    Poisoned,
+    Raised,
+    Released,
+    Succeeded,
+    TimedOut,
+    UnknownTask,
+    Unreadable,
+)
 from headrace.core.errortext import ErrorText, as_text, describe, drop_frames
 from headrace.core.operations import CANCELLED_KEEP_US, ClaimedJob, Outcome
+from headrace.core.poll import TIMED_OUT, Polling, answered
 from headrace.core.retry import BACKOFFS, Retry
 from headrace.core.states import State
 from headrace.core.trail import TEXT, TRACEBACK, Mishap, Trail, clean, encode
-from headrace.core.verdict import Cancel, RetryIn, Snooze, Verdict
+from headrace.core.verdict import Cancel, Pending, RetryIn, Snooze, Verdict
 
 if TYPE_CHECKING:
     from headrace.core.codec import Envelope
 
 SECOND = 1_000_000
 UNKNOWN_CAP_S = 30.0  # longest pause before a job of an unknown task is offered again, give or take a quarter
+ONCE_TURN_S = 0.25  # first pause, give or take a half, before a job looks again whether its once key is free
+ONCE_DOUBLINGS = 4  # of that pause
 RETRY_AFTER_S = 1_000_000_000  # what an exception may ask for at most, about 30 years
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What bounds one job. `deadline_us` is a moment on the store's clock: no run starts after it."""
+    """What bounds one job. `deadline_us` is a moment on the store's clock: no run starts after it.
+
+    A poll ends at its deadline; other jobs fail.
+    """
 
     retry: Retry
     keep_us: int = 0  # how long a succeeded job stays visible
     cancelled_keep_us: int = CANCELLED_KEEP_US  # and a cancelled or expired one
     unknown_for_us: int = 600 * SECOND  # how long to wait for a worker that knows the task
     deadline_us: int | None = None
-
-
-class Succeeded(msgspec.Struct, frozen=True):
-    """The handler returned."""
-
-
-class Raised(msgspec.Struct, frozen=True):
-    """The handler raised."""
-
-    error: BaseException
-    started_us: int | None = None
-
-
-class TimedOut(msgspec.Struct, frozen=True):
-    """The handler was still running after its timeout."""
-
-    seconds: float
-    started_us: int | None = None
-    traceback: str = ""
-
-
-class Decided(msgspec.Struct, frozen=True):
-    """The handler returned or raised a verdict."""
-
-    verdict: Verdict
-    started_us: int | None = None
-
-
-class Released(msgspec.Struct, frozen=True):
-    """Given back unharmed: due at once in its old place, or after `delay_us`. `started`: its handler had begun."""
-
-    delay_us: int = 0
-    started: bool = False
-    why: str = "released"
-
-
-class Newer(msgspec.Struct, frozen=True):
-    """The message is of a version that only newer workers read."""
-
-    problem: str
-
-
-class UnknownTask(msgspec.Struct, frozen=True):
-    """This worker knows no such task; after a deploy another one may."""
-
-    task: str
-
-
-class Unreadable(msgspec.Struct, frozen=True):
-    """The body is no envelope."""
-
-    problem: str
-
-
-class BadArguments(msgspec.Struct, frozen=True):
-    """The arguments do not fit the task's signature."""
-
-    problem: str
-
-
-class Expired(msgspec.Struct, frozen=True):
-    """It was not started in time."""
-
-
-class DeadlinePassed(msgspec.Struct, frozen=True):
-    """No run may start any more."""
-
-
-class Poisoned(msgspec.Struct, frozen=True):
-    """It has killed its worker too often."""
-
-
-class CancelledByUser(msgspec.Struct, frozen=True):
-    """It was running when somebody asked to cancel it."""
-
-
-Ending = (
-    Succeeded
-    | Raised
-    | TimedOut
-    | Decided
-    | Released
-    | UnknownTask
-    | Newer
-    | Unreadable
-    | BadArguments
-    | Expired
-    | DeadlinePassed
-    | Poisoned
-    | CancelledByUser
-)
-SUCCEEDED = Succeeded()
+    poll: Polling | None = None
 
 
 class _Case(msgspec.Struct, frozen=True):
@@ -190,8 +126,16 @@ def _ended_before_running(case: _Case, ending: Ending) -> Outcome:
             return case.outcome(state, why, after, delay_us=delay_us)
         case Expired():
             return case.outcome(State.EXPIRED, "expired", trail)
+        case DoneBefore():
+            return replace(case.outcome(State.SUCCEEDED, "done before", trail), keep_us=case.policy.keep_us)
+        case OnceKeyHeld():
+            pause = ONCE_TURN_S * 2 ** min(trail.releases, ONCE_DOUBLINGS) * (0.5 + case.rng.random())
+            after = replace(trail, releases=trail.releases + 1)
+            return case.outcome(State.SCHEDULED, "once key held", after, delay_us=round(pause * SECOND))
         case CancelledByUser():
             return case.outcome(State.CANCELLED, "cancelled", trail)
+        case DeadlinePassed() if case.policy.poll is not None:
+            return case.outcome(State.EXPIRED, TIMED_OUT, trail)
     return _failed(case, *_why_failed(case, ending))
 
 
@@ -206,6 +150,12 @@ def _why_failed(case: _Case, ending: Ending) -> tuple[str, str, str]:
             return "unreadable", "UnreadableEnvelope", problem
         case BadArguments(problem=problem):
             return "bad arguments", "InvalidArguments", problem
+        case BadResult(problem=problem):
+            return "bad result", "InvalidArguments", problem
+        case FailedBefore(error=error, message=message):
+            return error, error, f"an earlier run under its once key has failed: {message}"
+        case OnceKeyReused(key=key):
+            return "once key reused", "OnceConflict", f"its once key {key!r} stands for a call with other arguments"
     raise TypeError(f"{ending!r} is no ending of a job that has not run")
 
 
@@ -257,7 +207,8 @@ def _after_error(case: _Case, error: BaseException, mishap: Mishap, reason: str,
         return _refused(case, ruling, after, reason)
     if _used_up(after, retry):
         return case.outcome(State.FAILED, reason, after)
-    wait_s = ruling.wait(trail.attempts, trail.delay_us / SECOND, case.rng)
+    previous_us = trail.delay_us if trail.attempts else 0  # it may be that of a poll
+    wait_s = ruling.wait(trail.attempts, previous_us / SECOND, case.rng)
     delay_us = max(least_us, round(wait_s * SECOND))
     return _again(case, replace(after, delay_us=delay_us), reason, delay_us)
 
@@ -281,9 +232,14 @@ def _used_up(trail: Trail, retry: Retry) -> bool:
 
 
 def _again(case: _Case, trail: Trail, reason: str, delay_us: int) -> Outcome:
-    """Scheduled, unless the run would start after the deadline."""
+    """Scheduled, unless the run would start after the deadline. A poll is, for its deadline itself, to end there."""
     deadline_us = case.policy.deadline_us
     if deadline_us is not None and case.now_us + delay_us >= deadline_us:
+        if case.policy.poll is not None:
+            left_us = deadline_us - case.now_us
+            if left_us <= 0:
+                return case.outcome(State.EXPIRED, TIMED_OUT, trail)
+            return case.outcome(State.SCHEDULED, reason, trail, delay_us=left_us)
         message = f"the next run would start {delay_us / SECOND:g} s from now, after its deadline"
         mishap = case.mishap(ErrorText("DeadlinePassed", message, ""))
         return case.outcome(State.FAILED, "deadline", trail.with_mishap(mishap))
@@ -302,8 +258,22 @@ def _decided(case: _Case, verdict: Verdict, started_us: int | None) -> Outcome:
                 mishap = case.decision(verdict, started_us)
                 return case.outcome(State.FAILED, "attempts used up", after.with_mishap(mishap))
             return _again(case, after, "retry", delay_us)
+        case Pending(after_us=after_us):
+            return _pending(case, after_us)
     after = replace(trail.with_mishap(case.decision(verdict, started_us)), attempts=trail.attempts + 1)
     return _refused(case, verdict, after, "cancelled" if isinstance(verdict, Cancel) else "failed")
+
+
+def _pending(case: _Case, after_us: int | None) -> Outcome:
+    """The upstream has no final answer yet. `after_us`: when it wants to be asked again."""
+    poll, trail = case.policy.poll, case.trail
+    if poll is None:
+        return _failed(case, "failed", "Pending", "only a task made with @app.poll may return Pending")
+    delay_us = poll.wait_us(trail.polls + 1, 0 if trail.attempts else trail.delay_us, case.rng)
+    if delay_us is None:
+        return case.outcome(State.EXPIRED, TIMED_OUT, answered(trail, 0))
+    delay_us = delay_us if after_us is None else after_us
+    return _again(case, answered(trail, delay_us), "pending", delay_us)
 
 
 def _refused(case: _Case, verdict: Verdict, after: Trail, reason: str) -> Outcome:
@@ -329,16 +299,19 @@ def _left_to_others(case: _Case, ending: UnknownTask | Newer) -> Outcome:
     return case.outcome(State.SCHEDULED, reason, after, delay_us=delay_us)
 
 
-def limits(created_us: int, base_us: int, envelope: Envelope) -> tuple[int | None, int | None]:
+def limits(
+    created_us: int, base_us: int, envelope: Envelope, poll: Polling | None = None
+) -> tuple[int | None, int | None]:
     """(expires, deadline) as moments on the store's clock; None where there is none.
 
     Relative ones count from the enqueue or the last replay; absolute ones are moved by as much as a replay came
-    later, so that a replayed job has its time again (B137).
+    later, so that a replayed job has its time again (B137). A poll that was enqueued without one, as by a program in
+    another language, has the deadline of its task.
     """
-    return (
-        _moment(created_us, base_us, envelope.expires_in_us, envelope.expires_at_us),
-        _moment(created_us, base_us, envelope.deadline_in_us, envelope.deadline_at_us),
-    )
+    deadline = _moment(created_us, base_us, envelope.deadline_in_us, envelope.deadline_at_us)
+    if deadline is None and poll is not None:
+        deadline = poll.deadline_us(base_us)
+    return _moment(created_us, base_us, envelope.expires_in_us, envelope.expires_at_us), deadline
 
 
 def _moment(created_us: int, base_us: int, in_us: int | None, at_us: int | None) -> int | None:

@@ -58,7 +58,7 @@ class Trail(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def has_started(self) -> bool:
         """Whether its handler has ever begun."""
-        return self.started or bool(self.attempts or self.crashes or self.snoozes)
+        return self.started or bool(self.attempts or self.crashes or self.snoozes or self.polls)
 
     def with_mishap(self, mishap: Mishap) -> Trail:
         """A copy with one entry more, the oldest dropped beyond `HISTORY`."""

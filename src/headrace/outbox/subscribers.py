@@ -46,7 +46,7 @@ class Subscriber(msgspec.Struct, frozen=True):
         headers: Mapping[str, str] = {**event.headers, "event_id": event.id, "event_type": event.type}
         id = str(uuid5(_uuid_of(event), self.task.name))
         args = self._arguments(message)
-        return Call(self.task.using(id=id, headers=headers), args, self._key(args)).job(id)
+        return Call(self.task.using(id=id, headers=headers), (args, self._key(args), None)).job(id)
 
     def _arguments(self, message: Message) -> bytes:
         parts = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from headrace.core import settle
+from headrace.core import endings
 from headrace.core.transactions import Completed
 from headrace.errors import RolledBack
 from headrace.worker.retrying import Backoff, until_answered
@@ -48,20 +48,20 @@ async def committed(work: Work, shared: Shared) -> bool | None:
             told = True
 
 
-def undone(work: Work, ending: settle.Ending) -> settle.Ending:
+def undone(work: Work, ending: endings.Ending) -> endings.Ending:
     """How the run of a job ended that was completed and rolled back. What the handler says itself stands."""
-    return settle.Raised(RolledBack(), work.started_us) if ending is settle.SUCCEEDED else ending
+    return endings.Raised(RolledBack(), work.started_us) if isinstance(ending, endings.Succeeded) else ending
 
 
-def tell_afterwards(work: Work, ending: settle.Ending) -> None:
+def tell_afterwards(work: Work, ending: endings.Ending) -> None:
     """Log what a handler did after the commit that ended its job: it changes nothing any more."""
-    said, error = "", ending.error if isinstance(ending, settle.Raised) else None
+    said, error = "", ending.error if isinstance(ending, endings.Raised) else None
     match ending:
-        case settle.Raised():
+        case endings.Raised():
             said = "its handler has raised since"
-        case settle.TimedOut(seconds=seconds):
+        case endings.TimedOut(seconds=seconds):
             said = f"its handler was still running after {seconds:g} s"
-        case settle.Decided(verdict=verdict):
+        case endings.Decided(verdict=verdict):
             said = f"its handler has answered {type(verdict).__name__} since"
     if said:
         text = "job %s has ended in a transaction of its handler's; %s, which changes nothing"

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from headrace.completion import Completion
 from headrace.context import JobContext, enter
-from headrace.core import settle, trail
+from headrace.core import endings, settle, trail
 from headrace.core.operations import Outcome
 from headrace.core.states import State
 from headrace.core.verdict import Verdict
 from headrace.middleware import Inside
 from headrace.worker.completed import committed, tell_afterwards, undone
+from headrace.worker.once import end_record
 from headrace.worker.report import tell
 from headrace.worker.settle import Settler
 from headrace.worker.shared import Shared
@@ -90,7 +91,7 @@ class Executor:
     def give_back(self, works: Iterable[Work], delay_us: int = 0) -> None:
         """Return `works` unharmed, without starting them; due at once in their old place, or after `delay_us`."""
         for work in works:
-            self._end(work, settle.Released(delay_us))
+            self._end(work, endings.Released(delay_us))
 
     def want_room(self, in_hand: int) -> None:
         """Make the next `room()` wait until no more than `in_hand` jobs run or wait for a slot."""
@@ -131,7 +132,7 @@ class Executor:
         for work in left:
             logger.error("job %s does not end: handing it back", work.job.id, extra=work.describe())
             if work.forestall():
-                self._end(work, settle.Released(LATE_US, started=True))
+                self._end(work, endings.Released(LATE_US, started=True))
             else:  # a report would wait for the handler's transaction, and all others behind it
                 work.leave_unreported()
         return len(left)
@@ -159,11 +160,11 @@ class Executor:
             self._start(work)
         self._note_room()
 
-    def _prepare(self, work: Work) -> settle.Ending | None:
+    def _prepare(self, work: Work) -> endings.Ending | None:
         try:
             return prepare(work, self._shared.tasks, self._shared.store_time.now_us())
         except BaseException as error:  # noqa: BLE001 - a validator of the user's may raise anything, SystemExit too
-            return settle.Raised(error)
+            return endings.Raised(error)
 
     def _note_room(self) -> None:
         """After every change of what runs or waits: jobs may end without ever having held a slot."""
@@ -178,8 +179,10 @@ class Executor:
         self._quiet.clear()
         work.context = JobContext.of(work.job, work.envelope, work.trail, work.task.name, work.kwargs)
         work.context.completion = Completion(
-            self._shared.driver, self._shared.id, lambda: self._conclude(work, settle.SUCCEEDED)
+            self._shared.driver, self._shared.id, lambda result: self._conclude(work, endings.Succeeded(result))
         )
+        if work.guard is not None:
+            work.context.once_key, work.context.once_fence = work.guard.key, work.guard.fence
         if work.task.log:
             work.context.logged = {name: work.kwargs.get(name) for name in work.task.log}
         run = self._run_async(work) if work.task.is_async else self._run_in_thread(work)
@@ -204,7 +207,7 @@ class Executor:
             stop_timer(work)
         await self._finish(work, ending)
 
-    async def _outcome_of(self, work: Work, call: Callable[[], Awaitable[Any]]) -> settle.Ending:
+    async def _outcome_of(self, work: Work, call: Callable[[], Awaitable[Any]]) -> endings.Ending:
         """Await the handler (inside its middleware) and name how it ended. Nothing escapes (B010, B107)."""
         if (ending := self._interrupted(work)) is not None:
             return ending  # between its dispatch and this first step
@@ -213,16 +216,16 @@ class Executor:
             enter(work.context)
             value = await self._with_middleware(work, call)
         except Verdict as verdict:
-            return settle.Decided(verdict, work.started_us)
+            return endings.Decided(verdict, work.started_us)
         except (NotBegunError, NoThreadError) as error:
             delay_us = LATE_US if isinstance(error, NoThreadError) else 0
-            return self._interrupted(work) or settle.Released(delay_us)
+            return self._interrupted(work) or endings.Released(delay_us)
         except BaseException as error:  # noqa: BLE001 - MemoryError, SystemExit: they end this attempt only
             # whatever a handler makes of its cancellation, a deploy costs no attempt (B024)
-            return self._interrupted(work) or settle.Raised(error, work.started_us)
+            return self._interrupted(work) or endings.Raised(error, work.started_us)
         if isinstance(value, Verdict):
-            return settle.Decided(value, work.started_us)
-        return settle.SUCCEEDED
+            return endings.Decided(value, work.started_us)
+        return endings.SUCCEEDED if work.guard is None else endings.Succeeded(value)
 
     async def _with_middleware(self, work: Work, call: Callable[[], Awaitable[Any]]) -> Any:
         run = call
@@ -232,14 +235,14 @@ class Executor:
             run = layer.wrap(work.context, run)
         return await run()
 
-    def _interrupted(self, work: Work) -> settle.Ending | None:
+    def _interrupted(self, work: Work) -> endings.Ending | None:
         match work.interruption:
             case "timeout":
-                return settle.TimedOut(timeout_of(work) or 0.0, work.started_us)
+                return endings.TimedOut(timeout_of(work) or 0.0, work.started_us)
             case "cancel":
-                return settle.CancelledByUser()
+                return endings.CancelledByUser()
             case "shutdown" | "lost":
-                return settle.Released(started=work.started_us is not None)
+                return endings.Released(started=work.started_us is not None)
         return None
 
     async def _run_in_thread(self, work: Work) -> None:
@@ -277,12 +280,12 @@ class Executor:
         else:
             await self._outlive(work, thread, ending)
 
-    async def _outlive(self, work: Work, thread: ThreadCall, ending: settle.Ending) -> None:
+    async def _outlive(self, work: Work, thread: ThreadCall, ending: endings.Ending) -> None:
         """The handler's thread is still at it: free the slot, but start no second attempt beside it (B044)."""
         self._threads.abandon(thread, replace=work.interruption != "shutdown")
         outcome = self._conclude(work, ending)
         if work.interruption == "shutdown" and work.forestall():
-            self._report(work, self._conclude(work, settle.Released(LATE_US, started=True)))
+            self._report(work, self._conclude(work, endings.Released(LATE_US, started=True)))
             self._leave_slot()
         elif outcome.state is State.FAILED and work.forestall():
             self._report(work, outcome)
@@ -291,7 +294,7 @@ class Executor:
             self._leave_slot()
             await self._wait_for_thread(work, thread, ending)
 
-    async def _wait_for_thread(self, work: Work, thread: ThreadCall, ending: settle.Ending) -> None:
+    async def _wait_for_thread(self, work: Work, thread: ThreadCall, ending: endings.Ending) -> None:
         if work.interruption == "timeout":
             text = "job %s overran its timeout in a thread; its retry waits for the thread"
             logger.warning(text, work.job.id, extra=work.describe())
@@ -314,7 +317,7 @@ class Executor:
 
     # -- ending
 
-    async def _finish(self, work: Work, ending: settle.Ending) -> None:
+    async def _finish(self, work: Work, ending: endings.Ending) -> None:
         """Its run is over, and so is the job, unless its handler has ended that itself."""
         if work.close():
             self._leave_slot()
@@ -325,7 +328,7 @@ class Executor:
         finally:
             self._leave_slot()
 
-    async def _look(self, work: Work, ending: settle.Ending) -> None:
+    async def _look(self, work: Work, ending: endings.Ending) -> None:
         """Ask the store whether the transaction in which its handler completed it was committed."""
         work.interruption = ""
         late = asyncio.current_task()
@@ -338,18 +341,18 @@ class Executor:
             work.leave_unreported()
         elif done:
             tell_afterwards(work, ending)
-            self._report(work, self._conclude(work, settle.SUCCEEDED), stored=True)
+            self._report(work, self._conclude(work, endings.SUCCEEDED), stored=True)
         else:
             self._end(work, undone(work, ending))
 
-    def _end(self, work: Work, ending: settle.Ending) -> None:
+    def _end(self, work: Work, ending: endings.Ending) -> None:
         outcome = self._conclude(work, ending)
         said = "" if outcome.state is State.SUCCEEDED else settle.said(ending, self._shared.policy(work))
         self._report(work, outcome, said)
 
-    def _conclude(self, work: Work, ending: settle.Ending) -> Outcome:
+    def _conclude(self, work: Work, ending: endings.Ending) -> Outcome:
         shared = self._shared
-        return settle.conclude(
+        outcome = settle.conclude(
             work.job,
             # given back before it was prepared: what the job remembers must go back with it
             trail.decode(work.job.trail) if work.trail is None else work.trail,
@@ -359,6 +362,7 @@ class Executor:
             worker=shared.id,
             rng=shared.rng,
         )
+        return outcome if work.guard is None else end_record(work, ending, outcome)
 
     def _report(self, work: Work, outcome: Outcome, said: str = "", *, stored: bool = False) -> None:
         if work.ended:

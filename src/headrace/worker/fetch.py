@@ -14,6 +14,7 @@ from headrace.core.ports import Wakeup
 from headrace.stores.contract import BATCH
 from headrace.worker.execute import Executor
 from headrace.worker.heartbeat import Heart
+from headrace.worker.once import Guards
 from headrace.worker.retrying import Backoff
 from headrace.worker.settle import Settler
 from headrace.worker.shared import Shared
@@ -66,6 +67,7 @@ class Fetcher:
         self._wakeup = wakeup
         self._nothing_left = nothing_left
         self._backoff = Backoff(shared.rng)
+        self._guards = Guards(shared)
         self._pace = Pace()
         self._number = 1
         self._cautious = False  # the last claim brought a suspect: look at jobs one by one
@@ -133,6 +135,7 @@ class Fetcher:
         if self._shared.stopping:  # told while the claim was under way: nothing starts any more (B003)
             self._executor.give_back(works)
             return
+        await self._guards.take(works)
         suspects = [work for work in works if work.job.trail is not None and self._is_suspect(work)]
         if not suspects:
             self._cautious = False

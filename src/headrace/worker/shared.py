@@ -92,11 +92,13 @@ class Shared:
             return settle.Policy(Retry())
         policy = self._policies.get(task.name)
         if policy is None:
-            policy = self._policies[task.name] = settle.Policy(task.retry, keep_us=task.keep_us)
+            policy = self._policies[task.name] = settle.Policy(task.retry, keep_us=task.keep_us, poll=task.poll)
         envelope = work.envelope
-        if envelope is not None and (envelope.deadline_at_us is not None or envelope.deadline_in_us is not None):
-            _, deadline = settle.limits(work.job.created_us, work.job.base_us, envelope)
-            return settle.Policy(task.retry, keep_us=task.keep_us, deadline_us=deadline)
+        if envelope is not None and (
+            envelope.deadline_at_us is not None or envelope.deadline_in_us is not None or task.poll is not None
+        ):
+            _, deadline = settle.limits(work.job.created_us, work.job.base_us, envelope, task.poll)
+            return settle.Policy(task.retry, keep_us=task.keep_us, deadline_us=deadline, poll=task.poll)
         return policy
 
     async def either(self, wait: Coroutine[Any, Any, object]) -> None:

@@ -5,74 +5,95 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.core import codec, settle, trail
+from headrace.core import codec, endings, settle, trail
 from headrace.errors import InvalidArguments, NewerEnvelope, UnreadableEnvelope
 from headrace.task import Task
 from headrace.worker.table import Work
 
 Tasks = Mapping[str, Task[..., Any]]
-Step = Callable[[Work, Tasks, int], settle.Ending | None]
+Step = Callable[[Work, Tasks, int], endings.Ending | None]
 
 
-def read_trail(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
+def read_trail(work: Work, tasks: Tasks, now_us: int) -> endings.Ending | None:
     """What the job remembers of earlier claims."""
     work.trail = trail.decode(work.job.trail) if work.job.trail is not None else trail.EMPTY
     return None
 
 
-def read_envelope(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
+def read_envelope(work: Work, tasks: Tasks, now_us: int) -> endings.Ending | None:
     """Nothing read from a store is trusted: an unreadable body fails this job and no other."""
+    if work.envelope is not None:  # its once key has been looked for already
+        return None
     try:
         work.envelope = codec.decode(work.job.body)
     except NewerEnvelope as error:
-        return settle.Newer(str(error))
+        return endings.Newer(str(error))
     except UnreadableEnvelope as error:
-        return settle.Unreadable(str(error))
+        return endings.Unreadable(str(error))
     return None
 
 
-def find_task(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
+def find_task(work: Work, tasks: Tasks, now_us: int) -> endings.Ending | None:
     """By name, among the registered tasks only."""
     assert work.envelope is not None
     work.task = tasks.get(work.envelope.task)
-    return settle.UnknownTask(work.envelope.task) if work.task is None else None
+    return endings.UnknownTask(work.envelope.task) if work.task is None else None
 
 
-def check_poison(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
+def check_poison(work: Work, tasks: Tasks, now_us: int) -> endings.Ending | None:
     """A job that has killed its worker too often, the last time while it was alone in it."""
     assert work.task is not None
     assert work.trail is not None
-    return settle.Poisoned() if work.trail.crashes and settle.is_poison(work.trail, work.task.retry) else None
+    return endings.Poisoned() if work.trail.crashes and settle.is_poison(work.trail, work.task.retry) else None
 
 
-def check_time(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
+def check_time(work: Work, tasks: Tasks, now_us: int) -> endings.Ending | None:
     """Too late to start."""
     assert work.envelope is not None
-    expires, deadline = settle.limits(work.job.created_us, work.job.base_us, work.envelope)
+    assert work.task is not None
+    expires, deadline = settle.limits(work.job.created_us, work.job.base_us, work.envelope, work.task.poll)
     if deadline is not None and now_us >= deadline:
-        return settle.DeadlinePassed()
+        return endings.DeadlinePassed()
     # `expires` means "not started by then"
     never_started = work.trail is not None and not work.trail.has_started
     if expires is not None and now_us >= expires and never_started:
-        return settle.Expired()
+        return endings.Expired()
     return None
 
 
-def read_arguments(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
+def read_arguments(work: Work, tasks: Tasks, now_us: int) -> endings.Ending | None:
     """Typed by the function's own annotations."""
     assert work.task is not None
     assert work.envelope is not None
     try:
         work.kwargs = work.task.arguments.decode(work.envelope.args)
     except InvalidArguments as error:
-        return settle.BadArguments(str(error))
+        return endings.BadArguments(str(error))
     return None
 
 
-STEPS: tuple[Step, ...] = (read_trail, read_envelope, find_task, check_poison, check_time, read_arguments)
+def check_once(work: Work, tasks: Tasks, now_us: int) -> endings.Ending | None:
+    """What the store said to its once key."""
+    assert work.envelope is not None
+    if work.guard is not None:
+        return work.guard.ending()
+    return None if work.envelope.once_key is None else endings.Unreadable(HIDDEN_KEY)
 
 
-def prepare(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
+HIDDEN_KEY = "its field 'once_key' is written with escapes: write the name as it is"
+
+STEPS: tuple[Step, ...] = (
+    read_trail,
+    read_envelope,
+    find_task,
+    check_poison,
+    check_time,
+    read_arguments,
+    check_once,
+)
+
+
+def prepare(work: Work, tasks: Tasks, now_us: int) -> endings.Ending | None:
     """Take `work` through all steps; the ending of the first that ends it, else None: it may run."""
     try:
         for step in STEPS:
@@ -80,5 +101,5 @@ def prepare(work: Work, tasks: Tasks, now_us: int) -> settle.Ending | None:
             if ending is not None:
                 return ending
     except Exception as error:  # noqa: BLE001 - code of the user's, such as a validator, ends its own job only (B019)
-        return settle.Raised(error)
+        return endings.Raised(error)
     return None

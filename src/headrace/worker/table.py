@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.completion import Completion
 from headrace.context import JobContext
@@ -13,6 +13,9 @@ from headrace.core.operations import ClaimedJob, Held
 from headrace.core.trail import Trail
 from headrace.errors import UnreadableEnvelope
 from headrace.task import Task
+
+if TYPE_CHECKING:
+    from headrace.worker.once import Guard
 
 Interruption = Literal["", "timeout", "cancel", "shutdown", "lost"]
 
@@ -26,6 +29,7 @@ class Work:
         "ended",
         "envelope",
         "fed",
+        "guard",
         "interruption",
         "job",
         "kwargs",
@@ -43,6 +47,7 @@ class Work:
         self.trail: Trail | None = None
         self.task: Task[..., Any] | None = None
         self.kwargs: dict[str, Any] = {}
+        self.guard: Guard | None = None  # of a job with a once key
         self.context: JobContext | None = None
         self.running: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None

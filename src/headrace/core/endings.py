@@ -1,0 +1,135 @@
+"""How a claim came to its end, before anybody has decided what becomes of the job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headrace.core.verdict import Verdict
+
+
+class Succeeded(msgspec.Struct, frozen=True):
+    """The handler returned `value`."""
+
+    value: Any = None
+
+
+class DoneBefore(msgspec.Struct, frozen=True):
+    """Another job has taken effect under its once key: there is nothing left to do."""
+
+
+class FailedBefore(msgspec.Struct, frozen=True):
+    """Another job has failed under its once key, and its failure is kept: the type of its error, and what it said."""
+
+    error: str
+    message: str
+
+
+class OnceKeyReused(msgspec.Struct, frozen=True):
+    """Its once key stands for a call with other arguments."""
+
+    key: str
+
+
+class OnceKeyHeld(msgspec.Struct, frozen=True):
+    """Another job is running under its once key."""
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """The handler raised."""
+
+    error: BaseException
+    started_us: int | None = None
+
+
+class TimedOut(msgspec.Struct, frozen=True):
+    """The handler was still running after its timeout."""
+
+    seconds: float
+    started_us: int | None = None
+    traceback: str = ""
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """The handler returned or raised a verdict."""
+
+    verdict: Verdict
+    started_us: int | None = None
+
+
+class Released(msgspec.Struct, frozen=True):
+    """Given back unharmed: due at once in its old place, or after `delay_us`. `started`: its handler had begun."""
+
+    delay_us: int = 0
+    started: bool = False
+    why: str = "released"
+
+
+class Newer(msgspec.Struct, frozen=True):
+    """The message is of a version that only newer workers read."""
+
+    problem: str
+
+
+class UnknownTask(msgspec.Struct, frozen=True):
+    """This worker knows no such task; after a deploy another one may."""
+
+    task: str
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """The body is no envelope."""
+
+    problem: str
+
+
+class BadArguments(msgspec.Struct, frozen=True):
+    """The arguments do not fit the task's signature."""
+
+    problem: str
+
+
+class BadResult(msgspec.Struct, frozen=True):
+    """The final answer of a poll cannot be handed to its hook."""
+
+    problem: str
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """It was not started in time."""
+
+
+class DeadlinePassed(msgspec.Struct, frozen=True):
+    """No run may start any more."""
+
+
+class Poisoned(msgspec.Struct, frozen=True):
+    """It has killed its worker too often."""
+
+
+class CancelledByUser(msgspec.Struct, frozen=True):
+    """It was running when somebody asked to cancel it."""
+
+
+Ending = (
+    Succeeded
+    | DoneBefore
+    | FailedBefore
+    | OnceKeyReused
+    | OnceKeyHeld
+    | Raised
+    | TimedOut
+    | Decided
+    | Released
+    | UnknownTask
+    | Newer
+    | Unreadable
+    | BadArguments
+    | BadResult
+    | Expired
+    | DeadlinePassed
+    | Poisoned
+    | CancelledByUser
+)
+SUCCEEDED = Succeeded()

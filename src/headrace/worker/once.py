@@ -1,0 +1,144 @@
+"""Takes the once records of claimed jobs, those of one claim together, before any of them runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import msgspec
+
+from headrace.core import codec, endings, once, trail
+from headrace.core.once_records import OnceClaim, OnceTaken, TakeOnce
+from headrace.core.operations import OnceEnd, Outcome
+from headrace.core.states import State
+from headrace.errors import InvalidArguments, UnreadableEnvelope
+from headrace.worker.retrying import Backoff
+from headrace.worker.shared import Shared
+from headrace.worker.table import Work
+
+logger = logging.getLogger("headrace.worker")
+
+_MARK = b'"once_key"'  # stands in each message with a key, however it is spaced
+
+
+class Guard(msgspec.Struct, frozen=True):
+    """A job's once key, and what the store said to it. None: it has not answered, and the worker is ending."""
+
+    scope: str
+    key: str
+    policy: once.Once
+    taken: OnceTaken | None = None
+
+    @property
+    def fence(self) -> int | None:
+        """The fence, if this job may take effect."""
+        return self.taken.fence if self.taken is not None and self.taken.status == "mine" else None
+
+    def ending(self) -> endings.Ending | None:
+        """How the job ends without being run. None: it is to take effect."""
+        if self.taken is None:
+            return endings.Released()
+        match self.taken.status:
+            case "done":
+                return endings.DoneBefore()
+            case "failed":
+                return endings.FailedBefore(*once.decode_failure(self.taken.result))
+            case "held":
+                return endings.OnceKeyHeld()
+            case "other":
+                return endings.OnceKeyReused(self.key)
+        return None
+
+    def done(self, result: bytes | None) -> OnceEnd | None:
+        """How the record ends with the job: it keeps the result."""
+        if self.fence is None:
+            return None
+        return OnceEnd(self.scope, self.key, self.fence, "done", result, self.policy.lifetime_us)
+
+    def failed(self, error: str, message: str) -> OnceEnd | None:
+        """The same with a failure, where the task keeps those."""
+        if self.fence is None or self.policy.failures == "free":
+            return None
+        result = msgspec.json.encode({"type": error, "message": message})
+        return OnceEnd(self.scope, self.key, self.fence, "failed", result, self.policy.lifetime_us)
+
+
+class Guards:
+    """Finds the once keys of jobs, and takes their records."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._backoff = Backoff(shared.rng)
+
+    async def take(self, works: Iterable[Work]) -> None:
+        """Give each job that has a once key its `guard`."""
+        guarded = any(task.once is not None for task in self._shared.tasks.values())
+        found: list[tuple[Work, Guard, OnceClaim]] = []
+        for work in works:
+            if not guarded and _MARK not in work.job.body:
+                continue
+            guard = self._guard(work)
+            if guard is not None and work.envelope is not None:
+                print_ = once.fingerprint(work.envelope.args)
+                job = work.job
+                found.append((work, guard, OnceClaim(guard.scope, guard.key, print_, job.id, job.token, job.queue)))
+        if not found:
+            return
+        for work, guard, _ in found:
+            work.guard = guard
+        answers = await self._ask(TakeOnce(tuple(claim for _, _, claim in found)))
+        for (work, guard, _), answer in zip(found, answers, strict=bool(answers)):
+            work.guard = msgspec.structs.replace(guard, taken=answer)
+
+    def _guard(self, work: Work) -> Guard | None:
+        """None where there is no key. What is wrong with a job is said by the steps that prepare it."""
+        try:
+            work.envelope = envelope = codec.decode(work.job.body)
+        except UnreadableEnvelope:
+            return None
+        task = self._shared.tasks.get(envelope.task)
+        if task is None:
+            return None
+        key = envelope.once_key
+        if key is None and task.once is not None:  # enqueued by another program, or before the task had one
+            try:
+                key = task.once.render({**task.arguments.defaults, **task.arguments.decode(envelope.args)})
+            except InvalidArguments:
+                return None
+        return None if key is None else Guard(once.task_scope(task.name), key, task.once or once.Once("-"))
+
+    async def _ask(self, operation: TakeOnce) -> list[OnceTaken]:
+        """The answers; none when the worker ends before the store has given them."""
+        while not self._shared.stopping:
+            try:
+                return await self._shared.driver.arun(operation)
+            except Exception as error:  # noqa: BLE001 - the jobs are held: they wait until the store is back
+                await self._shared.either(self._backoff.pause(error, "taking once records"))
+        return []
+
+
+def end_record(work: Work, ending: endings.Ending, outcome: Outcome) -> Outcome:
+    """The outcome with what becomes of the job's once record. One that goes back needs no word: its record is free."""
+    guard = work.guard
+    assert guard is not None
+    if isinstance(ending, endings.Succeeded):
+        end = guard.done(_result(work, ending.value))
+    elif outcome.state is State.FAILED and isinstance(ending, RAN):
+        last = trail.decode(outcome.trail).history[-1]
+        end = guard.failed(last.type, last.message)
+    else:
+        end = None
+    return outcome if end is None else msgspec.structs.replace(outcome, once=end)
+
+
+RAN = (endings.Raised, endings.TimedOut, endings.Decided)
+
+
+def _result(work: Work, value: object) -> bytes | None:
+    """As it is kept. One that cannot be is not: the effect has happened."""
+    try:
+        return once.encode_result(value)
+    except InvalidArguments as error:
+        text = "job %s succeeded, but its result cannot be kept under its once key: %s"
+        logger.warning(text, work.job.id, error, extra=work.describe())
+        return None
