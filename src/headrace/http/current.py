@@ -1,0 +1,161 @@
+"""The request with a key that a handler runs for, as the handler sees it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from headrace.core.once_records import EndOnce, OnceClaim, RenewOnce
+from headrace.core.ports import Driver
+from headrace.errors import ConfigError, LeaseLost
+from headrace.http.answers import Stored
+from headrace.http.rules import Rules
+from headrace.transactions import Transactions, alend, lend
+
+SCOPE_KEY = "headrace.idempotency"  # where the scope of ASGI and WSGI's environ have it
+
+_lock = threading.Lock()  # one for all: it is held for moments only
+
+
+class IdempotentRequest:
+    """A request whose key nobody else can run with at the moment. Safe from any thread."""
+
+    def __init__(self, rules: Rules, driver: Driver, key: str, claim: OnceClaim, fence: int) -> None:
+        self._rules = rules
+        self._driver = driver
+        self._key = key
+        self._claim = claim
+        self._fence = fence
+        self._begun = False
+        self._closed = False
+        self._nothing_done = False
+
+    @property
+    def key(self) -> str:
+        """The client's. To hand it to another service, join it with your own name for the client."""
+        return self._key
+
+    @property
+    def fence(self) -> int:
+        """Grows with each handler that runs under this key: hand it to what refuses the smaller of two."""
+        return self._fence
+
+    def give_back(self) -> None:
+        """Say that nothing has been done: whatever the answer is, it is not kept, and a repeat runs the handler."""
+        self._nothing_done = True
+
+    def complete(
+        self,
+        *,
+        transaction: Any,
+        status: int,
+        headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+        body: bytes | str = b"",
+    ) -> None:
+        """Store the answer in a transaction of the handler's own: the two commit together, or neither does.
+
+        `transaction` is what `task.using(transaction=...)` takes, of the database with the app's tables. Commit it
+        before the handler returns, and return this very answer. After a rollback the key is given back.
+
+        Raises:
+            LeaseLost: another request counts. Let it pass, so that all is rolled back.
+            ConfigError: it is no transaction of that database, or the keys are in none.
+            WrongColour: it must be awaited.
+        """
+        transactions, loan = self._transactions(), lend(transaction)
+        with self._beginning():
+            self._check(transactions.run(loan, self._end(status, headers, body)))
+
+    async def acomplete(
+        self,
+        *,
+        transaction: Any,
+        status: int,
+        headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+        body: bytes | str = b"",
+    ) -> None:
+        """The same, awaited."""
+        transactions, loan = self._transactions(), alend(transaction)
+        with self._beginning():
+            self._check(await transactions.arun(loan, self._end(status, headers, body)))
+
+    def _transactions(self) -> Transactions:
+        transactions = Transactions.on(self._driver)
+        if not transactions.in_database:
+            raise ConfigError(
+                f"the keys are in {self._driver.describe()}, which no transaction of your database reaches: let the "
+                "handler return, and the answer is stored after your commit"
+            )
+        return transactions
+
+    def _end(self, status: int, headers: Mapping[str, str] | Iterable[tuple[str, str]], body: bytes | str) -> EndOnce:
+        recording = self._rules.recording()
+        recording.start(status, headers.items() if isinstance(headers, Mapping) else headers)
+        recording.add(body.encode() if isinstance(body, str) else body)
+        recording.complete = True
+        return self.ended(recording.stored())
+
+    @contextmanager
+    def _beginning(self) -> Iterator[None]:
+        """From before the first statement on, the record may be done, whatever becomes of this call."""
+        with _lock:
+            before, self._begun = self._begun, True
+            if self._closed:
+                self._begun = before
+                raise LeaseLost("this request has its answer, and its key has been ended: roll back")
+        try:
+            yield
+        except (ConfigError, LeaseLost):  # nothing was changed
+            self._begun = before
+            raise
+
+    def _check(self, answer: bool) -> None:  # noqa: FBT001 - the store's
+        if not answer:
+            raise LeaseLost("this key is not held any more: its lease was over and another request has it: roll back")
+
+    # -- for the middleware
+
+    @property
+    def begun(self) -> bool:
+        """Whether a transaction of the handler's may have ended the record."""
+        return self._begun
+
+    @property
+    def nothing_done(self) -> bool:
+        """Whether the handler has said so."""
+        return self._nothing_done
+
+    def close(self) -> bool:
+        """No transaction may end the record from here on. Whether one may have."""
+        with _lock:
+            self._closed = True
+            return self._begun
+
+    def renewal(self) -> RenewOnce:
+        """One more lease."""
+        return self._rules.renewal(self._claim)
+
+    def ended(self, stored: Stored | None) -> EndOnce:
+        """The end of the record. Giving it back does nothing where it is done already."""
+        return self._rules.end(self._claim, self._fence, stored)
+
+
+_current: ContextVar[IdempotentRequest | None] = ContextVar("headrace_request", default=None)
+
+
+@contextmanager
+def entered(request: IdempotentRequest) -> Iterator[None]:
+    """Make it the current one of this task or thread."""
+    token = _current.set(request)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_request() -> IdempotentRequest | None:
+    """The request with a key that this code runs for; None where there is no key, or no middleware."""
+    return _current.get()
