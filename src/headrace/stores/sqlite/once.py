@@ -67,13 +67,14 @@ def _pairs(places: Iterable[Place]) -> Iterator[dict[str, str]]:
 
 
 def _running_rivals(claims: Sequence[records.OnceClaim]) -> Plan[set[tuple[str, int]]]:
-    """Of jobs that want one key together, those that run. Costs nothing where each has a key of its own."""
+    """Of jobs that want one key at a time, those that run. Costs nothing where each has a key of its own."""
     seen: dict[Place, str] = {}
     rivals: set[str] = set()
     for claim in claims:
-        first = seen.setdefault((claim.scope, claim.key), claim.owner)
-        if claim.token and first != claim.owner:
-            rivals |= {first, claim.owner}
+        place = claim.scope, claim.key
+        if place in seen and claim.token:
+            rivals |= {seen[place], claim.owner}
+        seen[place] = claim.owner
     running: set[tuple[str, int]] = set()
     for _, params in by_id(sorted(rivals), str):
         running.update((yield Statement("once.running", params)))
