@@ -43,7 +43,8 @@ ONE_SUFFIXES = ("jobs", "ready", "due", "meta", "wake", "short0", "short1", "day
 
 LIBRARIES = {
     "enqueue": ("library_enqueue",),
-    "settle": ("library_enqueue", "library_once"),
+    "settle": ("library_settle",),
+    "settle_more": ("library_settle", "library_enqueue", "library_once"),
     "sweep": ("library_once",),
     "take_once": ("library_once",),
     "renew_once": ("library_once",),

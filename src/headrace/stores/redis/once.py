@@ -28,8 +28,13 @@ def field(scope: str, key: str) -> bytes:
 def ending(end: OnceEnd) -> tuple[Any, ...]:
     """Field, fence, new state, how long it is kept and the result, as the scripts read them."""
     keep_us = records.FREE_KEEP_US if end.state == "free" else end.keep_us
-    result = b"-" if end.result is None else b"+" + end.result
-    return field(end.scope, end.key), b"%018d" % end.fence, str(_STATES.index(end.state)), str(keep_us), result
+    state = str(_STATES.index(end.state))
+    return field(end.scope, end.key), b"%018d" % end.fence, state, str(keep_us), marked(end.result)
+
+
+def marked(result: bytes | None) -> bytes:
+    """A result as it stands in a record: none and an empty one differ."""
+    return b"-" if result is None else b"+" + result
 
 
 def take(store: Common, op: records.TakeOnce) -> Plan[list[records.OnceTaken]]:

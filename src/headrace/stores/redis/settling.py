@@ -14,7 +14,7 @@ from headrace.stores.redis.common import Common
 from headrace.stores.redis.producing import BYTES, in_full
 
 DONE, STALE, ELSEWHERE = 1, 0, 2
-PLAIN, GUARDED, OTHER = 0, 1, 2  # kinds of outcomes, in the order in which settle.lua is handed them
+PLAIN, GUARDED, OTHER = 0, 1, -1  # kinds of outcomes, in the order in which settle_more.lua is handed them
 
 
 def settle(store: Common, op: ops.Settle) -> Plan[list[bool]]:
@@ -69,36 +69,41 @@ def _weight(outcome: ops.Outcome) -> tuple[int, int]:
 
 def _settle(store: Common, worker: str, outcomes: tuple[ops.Outcome, ...]) -> Plan[list[int]]:
     """One call per group of queues; answers stand in the order of `outcomes`."""
-    places: dict[str, tuple[list[int], list[int], list[int]]] = {}
-    in_order = _matters(outcomes)
+    more = any(outcome.once is not None or outcome.then for outcome in outcomes)
+    in_order = _in_order(outcomes, more=more)
+    places: dict[str, tuple[list[int], ...]] = {}
     for place, outcome in enumerate(outcomes):
         if outcome.queue not in places:
-            places[outcome.queue] = ([], [], [])
-        places[outcome.queue][OTHER if in_order else _kind(outcome)].append(place)
+            places[outcome.queue] = ([], [], []) if more else ([], [])
+        places[outcome.queue][-1 if in_order else _kind(outcome)].append(place)
     codes = [STALE] * len(outcomes)
     for queues in store.groups(tuple(places)):
         order = [place for queue in queues for part in places[queue] for place in part]
         args: list[Any] = [store.moment(), str(len(queues))]
         args += [str(len(part)) for queue in queues for part in places[queue]]
         for queue in queues:
-            plain, guarded, others = places[queue]
+            plain, *guarded, others = places[queue]
             args += [outcomes[place].id for place in plain]
             args += [b"%018d" % outcomes[place].token for place in plain]
-            if guarded:
-                args += _guarded([outcomes[place] for place in guarded])
+            for part in guarded:
+                args += _guarded([outcomes[place] for place in part])
             for place in others:
-                args += _change(store, outcomes[place])
-        answer = yield Call("settle", store.keys.of_all(queues, worker), tuple(args))
+                args += _change(outcomes[place])
+                if more:
+                    args += _more(store, outcomes[place])
+        answer = yield Call("settle_more" if more else "settle", store.keys.of_all(queues, worker), tuple(args))
         for place, code in zip(order, answer, strict=True):
             codes[place] = code
     return codes
 
 
-def _matters(outcomes: tuple[ops.Outcome, ...]) -> bool:
-    """Whether their order does: of two for one job the first counts, and a unique key may be freed or wanted first."""
+def _in_order(outcomes: tuple[ops.Outcome, ...], *, more: bool) -> bool:
+    """Whether their order matters: of two for one job the first counts; a unique key is freed, then wanted, or not."""
+    if len(outcomes) == 1:
+        return False
     if len({outcome.id for outcome in outcomes}) < len(outcomes):
         return True
-    return any(job.unique is not None for outcome in outcomes for job in outcome.then)
+    return more and any(job.unique is not None for outcome in outcomes for job in outcome.then)
 
 
 def _kind(outcome: ops.Outcome) -> int:
@@ -113,14 +118,16 @@ def _guarded(outcomes: list[ops.Outcome]) -> list[Any]:
     """Column by column."""
     args: list[Any] = [outcome.id for outcome in outcomes]
     args += [b"%018d" % outcome.token for outcome in outcomes]
-    ends = [once.ending(outcome.once) for outcome in outcomes if outcome.once is not None]
-    for column in (0, 1, 3, 4):
-        args += [end[column] for end in ends]
+    ends = [outcome.once for outcome in outcomes if outcome.once is not None]
+    args += [once.field(end.scope, end.key) for end in ends]
+    args += [b"%018d" % end.fence for end in ends]
+    args += [str(end.keep_us) for end in ends]
+    args += [once.marked(end.result) for end in ends]
     return args
 
 
-def _change(store: Common, outcome: ops.Outcome) -> list[Any]:
-    change: list[Any] = [
+def _change(outcome: ops.Outcome) -> tuple[Any, ...]:
+    return (
         outcome.id,
         b"%018d" % outcome.token,
         outcome.state.value,
@@ -128,8 +135,12 @@ def _change(store: Common, outcome: ops.Outcome) -> list[Any]:
         str(outcome.keep_us),
         outcome.reason,
         outcome.trail or b"",
-    ]
-    change += once.ending(outcome.once) if outcome.once is not None else ("",)
-    change.append(str(len(outcome.then)))
-    change += in_full(store, outcome.then)
-    return change
+    )
+
+
+def _more(store: Common, outcome: ops.Outcome) -> list[Any]:
+    """What settle_more.lua wants to know besides."""
+    args: list[Any] = [""] if outcome.once is None else [*once.ending(outcome.once)]
+    args.append(str(len(outcome.then)))
+    args += in_full(store, outcome.then)
+    return args

@@ -5,7 +5,7 @@
 --   result, or -. Answer: 1, or 0 where the record is not this owner's.
 
 local now, field = store_now(ARGV[1]), ARGV[2]
-local raw, forgotten = call('HGET', KEYS[1], field), now + tonumber(ARGV[6])
+local raw, forgotten = call('HGET', KEYS[1], field), digits(now + tonumber(ARGV[6]))
 local ended = ended_once(raw, ARGV[3], NO_TOKEN, ARGV[4], ARGV[5], forgotten, ARGV[7])
 if not ended then
   return 0

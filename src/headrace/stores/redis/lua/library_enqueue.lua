@@ -1,9 +1,9 @@
--- Purpose: what enqueue.lua and settle.lua share: how new jobs are stored. It is put behind library.lua.
+-- Purpose: what enqueue.lua and settle_more.lua share: how new jobs are stored. It is put behind library.lua.
 --
 -- KEYS: the queue's. Touched: jobs state ready due waiting meta short0/1 day0/1 uniques unique_of wake.
 --
 -- B036: the first write (HINCRBY) needs memory, so a full server refuses enqueue.lua here, before anything is changed;
--- settle.lua has freed some by then. What is read or computed may fail, so it comes before the writes of jobs and keys:
+-- settle_more.lua has freed some by then. What is read or computed may fail, so it comes before the writes of jobs and keys:
 -- those are all or none.
 
 -- Per job 0 (new), 1 (exists) or the id that holds its unique key; then whether all are new.

@@ -11,7 +11,7 @@
 -- B036: jobs are let through in a full server, for they end others; holders of leases are refused before any change.
 
 local now, keep, queues = store_now(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local forgotten = now + keep
+local moment, forgotten = digits(now), digits(now + keep)
 local answers = {}
 
 -- The fence under which it is taken, or the answer that it is not.
@@ -44,9 +44,11 @@ local function take(queue, at, count, leases)
     local fence, refusal = fence_of(queue, fresh[field] or raws[i], token, rest)
     if fence then
       local lease = leases and digits(now + tonumber(ARGV[at + 3 * count + i - 1])) or NO_TOKEN
-      fresh[field] = digits(fence) .. token .. lease .. digits(forgotten) .. HELD .. rest
-      records[#records + 1], records[#records + 2] = field, fresh[field]
-      untils[#untils + 1], untils[#untils + 2] = forgotten, field
+      local record = (fence == now and moment or digits(fence)) .. token .. lease .. forgotten .. HELD .. rest
+      local last = #records
+      fresh[field] = record
+      records[last + 1], records[last + 2] = field, record
+      untils[last + 1], untils[last + 2] = forgotten, field
     end
     answers[#answers + 1] = fence or refusal
   end
