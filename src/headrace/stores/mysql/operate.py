@@ -9,6 +9,7 @@ from headrace.core import operations as ops
 from headrace.core import trail
 from headrace.core.states import State
 from headrace.stores.mysql.enqueue import DRAW, draw, find_holders
+from headrace.stores.mysql.once import forget as forget_once
 from headrace.stores.mysql.settle import cancel_waiting, forget_gone
 from headrace.stores.mysql.text import held, raised, raw, steps, text
 from headrace.stores.plan import Plan, Statement
@@ -105,8 +106,9 @@ def forget(op: ops.Forget, now: int) -> Plan[int]:
 
 
 def prune(op: ops.Prune, now: int) -> Plan[ops.Pruned]:
-    """Delete what is over: tombstones, kept jobs, and failed ones by age and number, the oldest first."""
+    """Delete what is over: tombstones, kept jobs, once records, and failed ones by age and number, the oldest first."""
     yield from forget_gone(-(2**62), now, op.limit)
+    yield from forget_once(now, op.limit)
     yield from _delete((yield Statement("operate.old_kept", {"now": now, "limit": op.limit})))
     left = yield Statement("operate.left", {"now": now})
     failed, more = yield from _prune_failed(op, now)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from headrace.core import operations as ops
+from headrace.core.once_records import TakeOnce
 from headrace.core.transactions import Completed, Installation
 from headrace.errors import ConfigError
 from headrace.stores.contract import Features, Now
 from headrace.stores.installation import installation
-from headrace.stores.mysql import claim, enqueue, inspect, lease, look, operate, outbox, schema, settle
+from headrace.stores.mysql import claim, enqueue, inspect, lease, look, once, operate, outbox, schema, settle
 from headrace.stores.mysql.heads import Heads
 from headrace.stores.mysql.watch import Watch
 from headrace.stores.plan import Plan, Statement
@@ -21,7 +22,11 @@ R = TypeVar("R")
 
 LONGEST_PREFIX = 48  # a table's name may have 64 characters
 
-# These ask for the time in their first statement by themselves, and remember what was slow.
+# These ask for the time in their first statement by themselves; the hot ones remember what was slow.
+TIMED: Mapping[type[Any], Callable[[Any, int | None], Plan[Any]]] = {
+    ops.Enqueue: enqueue.enqueue,
+    TakeOnce: once.take,
+}
 HOT: Mapping[type[Any], Callable[[Any, int | None, Heads], Plan[Any]]] = {
     ops.Claim: claim.claim,
     ops.Settle: settle.settle,
@@ -40,6 +45,7 @@ PLANS: Mapping[type[Any], Callable[[Any, int], Plan[Any]]] = {
     ops.Queues: look.queues,
     ops.Workers: look.workers,
     ops.Inspect: inspect.inspect,
+    **once.PLANS,
     **outbox.PLANS,
     Completed: settle.completed,
     Installation: installation,
@@ -56,7 +62,7 @@ class MySQLStore:
         ConfigError: `prefix` is no plain identifier, or longer than 48 characters.
     """
 
-    features = Features(once=False)
+    features = Features()
     dialect = "mysql"
 
     def __init__(self, now: Now = None, prefix: str = DEFAULT_PREFIX) -> None:
@@ -73,8 +79,8 @@ class MySQLStore:
         """The steps of `operation`; one moment holds for all of them."""
         if Schema.serves(operation):
             return self._schema.plan(operation)
-        if isinstance(operation, ops.Enqueue):
-            return cast("Plan[R]", enqueue.enqueue(operation, self._override()))
+        if (timed := TIMED.get(type(operation))) is not None:
+            return timed(operation, self._override())
         hot = HOT.get(type(operation))
         return hot(operation, self._override(), self._heads) if hot else self._plan(operation)
 

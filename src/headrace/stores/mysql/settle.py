@@ -9,6 +9,8 @@ from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
 from headrace.core.transactions import Committed, Completed
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
+from headrace.stores.mysql import once
+from headrace.stores.mysql.enqueue import enqueue
 from headrace.stores.mysql.heads import Heads
 from headrace.stores.mysql.text import raised, raw, shortened, steps
 from headrace.stores.plan import Plan, Statement
@@ -30,6 +32,7 @@ def settle(op: ops.Settle, override: int | None, heads: Heads) -> Plan[list[bool
             limit = 2 * max(SWEEP_FROM, len(some))
             _, last = yield from forget_gone(heads.buried_us, now - CLOCK_MARGIN_US, limit)
             heads.buried_us = max(heads.buried_us, last)
+    yield from _follow(op, answers, override, borrowed=False)
     return answers
 
 
@@ -39,7 +42,20 @@ def borrowed(op: ops.Settle, override: int | None) -> Plan[list[bool]]:
     for some in steps(op.outcomes):
         settled, _ = yield from _settle(some, override)
         answers += settled
+    yield from _follow(op, answers, override, borrowed=True)
     return answers
+
+
+def _follow(op: ops.Settle, answers: Sequence[bool], override: int | None, *, borrowed: bool) -> Plan[None]:
+    """Enqueue what follows the jobs that have ended."""
+    jobs = tuple(
+        job
+        for outcome, settled in zip(op.outcomes, answers, strict=True)
+        if outcome.then and settled and outcome.state in TERMINAL
+        for job in outcome.then
+    )
+    if jobs:
+        yield from enqueue(ops.Enqueue(jobs), override, borrowed=borrowed)
 
 
 def _finish_or_settle(
@@ -64,13 +80,17 @@ def _is_plain(outcome: ops.Outcome) -> bool:
 
 
 def _finish(plain: Sequence[ops.Outcome], override: int | None) -> Plan[int | None]:
-    """End claims of random ids without looking at them first. None, and nothing has happened, where one is stale."""
+    """End claims of random ids, and their once records, without looking at them first.
+
+    None, and nothing has happened, where one is stale.
+    """
     claims = sorted((raw(outcome.id), outcome.token) for outcome in plain)
     yield Statement("settle.savepoint", mute=True)
     yield Statement("settle.finish", {"claims": claims}, mute=True)
     rows = yield Statement("settle.finished", {"now": override})
     count, now = rows[0]
-    if count != len(claims):
+    ends = [(outcome.once, raw(outcome.id), outcome.token) for outcome in plain if outcome.once is not None]
+    if count != len(claims) or (ends and not (yield from once.close(ends, now))):
         yield Statement("settle.unfinish", mute=True)
         return None
     yield Statement("settle.bury", many=[(id, now + TOMBSTONE_US, token) for id, token in claims], mute=True)
@@ -110,16 +130,25 @@ def forget_gone(after: int, before: int, limit: int) -> Plan[tuple[int, int]]:
 
 
 def end_claims(outcomes: Sequence[ops.Outcome], running: Running, now: int) -> Plan[list[bool]]:
-    """Take every job whose token matches out of `running`; False stands where it does not."""
+    """Take every job whose token matches out of `running`, and end its once record with it.
+
+    False stands where the token does not match, or where that record is not the job's any more: the job stays.
+    """
+    holders = yield from once.find_holders(_records_of(outcomes, running))
     answers: list[bool] = []
+    ends: list[ops.OnceEnd] = []
     ending: list[tuple[bytes, int, int, ops.Outcome, State]] = []
     returning: list[dict[str, Any]] = []
     for outcome in outcomes:
         id = raw(outcome.id)
         token, cancel, derived = running.get(id, (None, 0, 0))
-        answers.append(token == outcome.token)
-        if token is None or token != outcome.token:
+        record = outcome.once
+        mine = token == outcome.token and (record is None or holders.holds(record, id, outcome.token))
+        answers.append(mine)
+        if token is None or not mine:
             continue
+        if record is not None:
+            ends.append(record)
         del running[id]  # a second outcome for the same claim is stale
         if outcome.state in TERMINAL:
             ending.append((id, token, derived, outcome, outcome.state))
@@ -131,7 +160,16 @@ def end_claims(outcomes: Sequence[ops.Outcome], running: Running, now: int) -> P
         yield from _end(ending, now)
     if returning:
         yield Statement("settle.back", many=returning, mute=True)
+    yield from holders.end(ends, now)
     return answers
+
+
+def _records_of(outcomes: Sequence[ops.Outcome], running: Running) -> list[ops.OnceEnd]:
+    return [
+        outcome.once
+        for outcome in outcomes
+        if outcome.once is not None and running.get(raw(outcome.id), (None,))[0] == outcome.token
+    ]
 
 
 def _back(id: bytes, token: int, outcome: ops.Outcome, now: int) -> dict[str, Any]:

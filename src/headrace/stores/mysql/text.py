@@ -16,6 +16,7 @@ ROWS = 1_000  # rows of one statement
 STEP_BYTES = 2_000_000  # of one statement's bodies; they travel as hexadecimal digits, and a packet may hold 16 MB
 
 LONGEST = {"id": 800, "queue": 255, "task": 1000, "unique key": 2000, "worker": 255}  # bytes; the columns' widths
+LONGEST |= {"once scope": 1000, "once key": 2000, "owner": 800}
 LONGEST_REASON = 1000
 MOST_TOKEN = 2**63 - 1
 
@@ -85,14 +86,14 @@ def steps(values: Sequence[V]) -> Iterator[Sequence[V]]:
 
 
 def light_steps(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
-    """Rows whose last field is a body, as many at a time as fit one statement."""
+    """Rows whose last field is a body or none, as many at a time as fit one statement."""
     some: list[tuple[Any, ...]] = []
     size = 0
     for row in rows:
-        if some and (len(some) == ROWS or size + len(row[-1]) > STEP_BYTES):
+        if some and (len(some) == ROWS or size + len(row[-1] or b"") > STEP_BYTES):
             yield some
             some, size = [], 0
         some.append(row)
-        size += len(row[-1])
+        size += len(row[-1] or b"")
     if some:
         yield some
