@@ -8,7 +8,7 @@ from headrace.core import operations as ops
 from headrace.testing import conformance
 from tests.contract.stores import COLOURS, STORES, open_harness
 
-WITH_ONCE = ("memory", "sqlite")  # stores that have once records already
+WITH_ONCE = ("memory", "sqlite", "mysql", "redis", "redis_slots", "postgres")  # stores that have once records already
 
 
 @pytest.fixture(params=[f"{store}-{colour}" for store in STORES for colour in COLOURS])

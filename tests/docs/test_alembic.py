@@ -68,8 +68,8 @@ class Project:
 
     def revision(self, number: int, *, before: int | None, text: str = REVISION) -> None:
         """The guide's revision, from one version of the schema to another."""
-        text = text.replace('name="shop"', f'name="{self.name}"').replace("headrace_2", f"headrace_{number}")
-        text = text.replace("=2", f"={number}").replace("=0", f"={before or 0}")
+        text = text.replace('name="shop"', f'name="{self.name}"').replace(f"headrace_{KNOWN}", f"headrace_{number}")
+        text = text.replace(f"={KNOWN}", f"={number}").replace("=0", f"={before or 0}")
         if before is not None:
             text = text.replace("down_revision = None", f'down_revision = "headrace_{before}"')
         (self.directory / "versions" / f"{number}.py").write_text(text)

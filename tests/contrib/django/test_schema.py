@@ -30,8 +30,8 @@ call_command("makemigrations", check=True, dry_run=True, verbosity=0)
 
 def test_up_and_down_in_steps(site: Site) -> None:
     said = site.python(STEPS)
-    assert said.startswith("1 2 1 0 2 ")
-    assert "has version 2 of the schema, the one that this headrace knows" in said
+    assert said.startswith("1 3 1 0 3 ")
+    assert "has version 3 of the schema, the one that this headrace knows" in said
 
 
 FIRST = """
@@ -44,7 +44,7 @@ call_command("headrace", "schema", "check")
 
 
 def test_where_a_worker_was_first_nothing_is_left_to_do(site: Site) -> None:
-    assert "has version 2 of the schema, the one" in site.python(FIRST)
+    assert "has version 3 of the schema, the one" in site.python(FIRST)
 
 
 ELSEWHERE = """
@@ -69,15 +69,15 @@ def test_only_the_database_of_the_jobs_gets_tables(make_site: Callable[..., Site
 
 PRINTED = """
 from django.core.management import call_command
-call_command("sqlmigrate", "headrace", "0002")
-call_command("sqlmigrate", "headrace", "0002", backwards=True)
+call_command("sqlmigrate", "headrace", "0003")
+call_command("sqlmigrate", "headrace", "0003", backwards=True)
 """
 
 
 def test_the_sql_can_be_printed(make_site: Callable[..., Site], tmp_path: Path) -> None:
     said = make_site({"default": entry(str(tmp_path / "shop.sqlite3"))}).python(PRINTED)
-    assert "create table headrace_outbox (" in said
-    assert "drop table headrace_outbox" in said
+    assert "create table headrace_once (" in said
+    assert "drop table headrace_once" in said
 
 
 def test_a_router_may_keep_them_out(make_site: Callable[..., Any], tmp_path: Path) -> None:

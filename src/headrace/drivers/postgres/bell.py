@@ -74,7 +74,9 @@ def queues_of(operation: object, answer: object) -> set[str]:
         case ops.Enqueue(jobs=jobs), _:
             queues = {job.queue for job in jobs}
         case ops.Settle(outcomes=outcomes), _:
-            queues = {outcome.queue for outcome in outcomes if outcome.state in {State.READY, State.SCHEDULED}}
+            queues = {
+                outcome.queue for outcome in outcomes if outcome.then or outcome.state in {State.READY, State.SCHEDULED}
+            }
         case _, ops.Rescued(jobs=orphans):
             queues = {orphan.queue for orphan in orphans}
         case ops.Claim() | ops.Beat() | ops.Leave() | ops.Promote(), _:

@@ -100,10 +100,11 @@ def forget(op: ops.Forget, now: int | None) -> Plan[int]:
 
 
 def prune(op: ops.Prune, now: int | None) -> Plan[ops.Pruned]:
-    """Delete what is over: tombstones, kept jobs, and failed ones by age and number, the oldest first."""
+    """Delete what is over: tombstones, kept jobs, once records, and failed ones by age and number, the oldest first."""
     moment = (yield Statement("operate.now", {"now": now}))[0][0]
     yield Statement("operate.prune_gone", {"now": moment, "limit": op.limit})
     yield Statement("operate.prune_kept", {"now": moment, "limit": op.limit})
+    yield Statement("once.prune", {"now": moment, "limit": op.limit})
     left = yield Statement("operate.left", {"now": moment})
     failed, more = yield from _prune_failed(op, moment)
     return ops.Pruned(failed, more or bool(left[0][0]))

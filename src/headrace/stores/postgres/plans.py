@@ -10,7 +10,7 @@ from headrace.core.transactions import Completed, Installation
 from headrace.stores.contract import Features, Now
 from headrace.stores.installation import installation
 from headrace.stores.plan import Plan
-from headrace.stores.postgres import claim, enqueue, inspect, lease, look, operate, outbox, schema, settle
+from headrace.stores.postgres import claim, enqueue, inspect, lease, look, once, operate, outbox, schema, settle
 from headrace.stores.postgres.heads import Heads
 from headrace.stores.schema import Schema
 from headrace.stores.statements import DEFAULT_PREFIX, downgrades, load, migrations
@@ -29,6 +29,7 @@ PLANS: Mapping[type[Any], Callable[[Any, int | None], Plan[Any]]] = {
     ops.Queues: look.queues,
     ops.Workers: look.workers,
     ops.Inspect: inspect.inspect,
+    **once.PLANS,
     **outbox.PLANS,
     Completed: settle.completed,
     Installation: installation,
@@ -53,7 +54,7 @@ class PostgresStore:
         ConfigError: `prefix` is no plain identifier.
     """
 
-    features = Features(once=False)
+    features = Features()
     dialect = "postgres"
 
     def __init__(self, now: Now = None, prefix: str = DEFAULT_PREFIX) -> None:

@@ -10,7 +10,9 @@ from headrace.core.states import TERMINAL, State
 from headrace.core.transactions import Committed, Completed
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
 from headrace.stores.plan import Plan, Statement
+from headrace.stores.postgres.enqueue import enqueue
 from headrace.stores.postgres.heads import Heads
+from headrace.stores.postgres.once import kept_us
 from headrace.stores.statements import batches
 
 # Tombstones are kept this much longer than promised, against a clock that is set back.
@@ -30,7 +32,7 @@ def borrowed(op: ops.Settle, now: int | None) -> Plan[list[bool]]:
     """The same in a transaction of the caller's, which may be long: no rows but those of the jobs are touched."""
     heads = Heads()
     heads.buried(NEVER)
-    return (yield from end_claims(op.outcomes, now, heads))
+    return (yield from end_claims(op.outcomes, now, heads, promoting=False))
 
 
 def completed(op: Completed, now: int | None) -> Plan[Committed]:
@@ -44,11 +46,14 @@ def completed(op: Completed, now: int | None) -> Plan[Committed]:
     return "no" if free else "open"
 
 
-def end_claims(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> Plan[list[bool]]:
-    """Take every job whose token matches out of `running`; False stands where it does not.
+def end_claims(
+    outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads, *, promoting: bool = True
+) -> Plan[list[bool]]:
+    """Take every job whose token matches out of `running`, and end what ends with it.
 
-    A second outcome for the same claim is stale. Rows are taken in the order of their ids, so that whoever ends the
-    same claims at the same time waits instead of deadlocking.
+    False stands where it does not match, or where its once record is not the job's any more. A second outcome for the
+    same claim is stale. Rows are taken in the order of their ids, so that whoever ends the same claims at the same time
+    waits instead of deadlocking.
     """
     first: dict[tuple[str, int], int] = {}
     for nth, outcome in enumerate(outcomes):
@@ -56,9 +61,73 @@ def end_claims(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -
     answers = [False] * len(outcomes)
     for nths in batches([first[claim] for claim in sorted(first)]):
         some = [outcomes[nth] for nth in nths]
-        for matched in (yield from _end(some, now, heads)):
+        if any(outcome.once is not None or outcome.then for outcome in some):
+            ended = yield from _end_more(some, now, heads)
+        else:
+            ended = yield from _end(some, now, heads)
+        for matched in ended:
             answers[nths[matched - 1]] = True
+    ended_by = [outcome for outcome, matched in zip(outcomes, answers, strict=True) if matched]
+    if then := tuple(job for outcome in ended_by if outcome.then and outcome.state in TERMINAL for job in outcome.then):
+        yield from enqueue(ops.Enqueue(then), now, promoting=promoting)
     return answers
+
+
+def _is_quick(outcome: ops.Outcome) -> bool:
+    return outcome.state is State.SUCCEEDED and outcome.keep_us <= 0 and not outcome.then
+
+
+def _end_more(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> Plan[list[int]]:
+    """Where once records end too, or jobs follow: one statement for what ended well, for the others a transaction."""
+    quick = [nth for nth, outcome in enumerate(outcomes, 1) if _is_quick(outcome)]
+    others = [nth for nth, outcome in enumerate(outcomes, 1) if not _is_quick(outcome)]
+    matched: list[int] = []
+    if quick:
+        some = [outcomes[nth - 1] for nth in quick]
+        matched += [quick[nth - 1] for nth in (yield from _succeed_once(some, now, heads))]
+    if others:
+        some = [outcomes[nth - 1] for nth in others]
+        matched += [others[nth - 1] for nth in (yield from _end_in_steps(some, now, heads))]
+    return matched
+
+
+def _succeed_once(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> Plan[list[int]]:
+    ends = [outcome.once for outcome in outcomes]
+    rows = yield Statement("settle.succeed_once", _claims(outcomes, now, heads) | _records(ends), alone=True)
+    return _ended(rows[0], len(outcomes), heads)
+
+
+def _end_in_steps(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> Plan[list[int]]:
+    """Hold the records, end the jobs whose they are, and then the records. The transaction goes on for what follows."""
+    valid = [nth for nth, outcome in enumerate(outcomes, 1) if outcome.once is None]
+    guarded = [nth for nth, outcome in enumerate(outcomes, 1) if outcome.once is not None]
+    # asked also where it is about none: it begins the transaction
+    valid += [guarded[nth - 1] for nth in (yield from _owned([outcomes[nth - 1] for nth in guarded]))]
+    some = [outcomes[nth - 1] for nth in sorted(valid)]
+    matched = [sorted(valid)[nth - 1] for nth in (yield from _end(some, now, heads))] if some else []
+    ended = [outcomes[nth - 1] for nth in matched]
+    if ends := [outcome.once for outcome in ended if outcome.once is not None]:
+        yield Statement("once.close", {"now": now} | _records(ends))
+    return matched
+
+
+def _owned(outcomes: Sequence[ops.Outcome]) -> Plan[list[int]]:
+    params = {
+        "ids": [outcome.id for outcome in outcomes],
+        "tokens": [outcome.token for outcome in outcomes],
+    } | _records([outcome.once for outcome in outcomes])
+    return [nth for (nth,) in (yield Statement("once.owned", params))]
+
+
+def _records(ends: Sequence[ops.OnceEnd | None]) -> dict[str, Any]:
+    return {
+        "scopes": [end and end.scope for end in ends],
+        "keys": [end and end.key for end in ends],
+        "fences": [end and end.fence for end in ends],
+        "states": [end and end.state for end in ends],
+        "results": [end and end.result for end in ends],
+        "keeps": [end and kept_us(end) for end in ends],
+    }
 
 
 def _end(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> Plan[list[int]]:
@@ -77,9 +146,13 @@ def _end(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> Plan
 
 def _succeed(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> Plan[list[int]]:
     rows = yield Statement("settle.succeed", _claims(outcomes, now, heads), alone=True)
-    count, matched, buried_us = rows[0]
+    return _ended(rows[0], len(outcomes), heads)
+
+
+def _ended(row: tuple[Any, ...], asked: int, heads: Heads) -> list[int]:
+    count, matched, buried_us = row
     heads.buried(buried_us)
-    return list(range(1, count + 1)) if count == len(outcomes) else list(matched or ())
+    return list(range(1, count + 1)) if count == asked else list(matched or ())
 
 
 def _settle(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> Plan[list[int]]:

@@ -96,9 +96,10 @@ delete from headrace_ended where ctid = any (array(
 ));
 
 -- name: left
--- Whether tombstones or kept jobs are left whose time is over.
+-- Whether tombstones, kept jobs or once records are left whose time is over.
 select exists (select 1 from headrace_gone where until_us <= :now)
-    or exists (select 1 from headrace_ended where keep_until_us is not null and keep_until_us <= :now);
+    or exists (select 1 from headrace_ended where keep_until_us is not null and keep_until_us <= :now)
+    or exists (select 1 from headrace_once where until_us <= :now);
 
 -- name: count_failed
 -- All failed jobs of a filter, and those that ended before a moment.

@@ -34,6 +34,56 @@ select n.ended, case when n.ended < cardinality(:ids::text[]) then (select array
     (select max(until_us) from forgotten)
 from (select count(*) as ended from ended) as n;
 
+-- name: succeed_once
+-- The same, where claims hold once records, which end with them; a claim whose record is not its own is not ended.
+-- The records are locked first. They are written by their keys, not where they were found: that is right also where one
+-- has been written between the look and the lock.
+with clock (now) as materialized (
+    select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+),
+outcomes as materialized (
+    select * from unnest(
+        :ids::text[], :tokens::bigint[], :scopes::text[], :keys::text[], :fences::bigint[], :states::text[],
+        :results::bytea[], :keeps::bigint[]
+    ) with ordinality as e (id, token, scope, key, fence, state, result, keep_us, nth)
+),
+owned as materialized (
+    select e.* from outcomes as e join headrace_once as o on o.scope = e.scope and o.key = e.key
+    where o.owner = e.id and o.token = e.token and o.fence = e.fence and o.state = 'held'
+    order by o.scope, o.key for update of o
+),
+ended as (
+    delete from headrace_jobs as j
+    using (
+        select * from owned union all select * from outcomes where fence is null and (select count(*) from owned) >= 0
+        order by id
+    ) as e
+    where j.id = e.id and j.token = e.token and j.state || '' = 'running'
+    returning j.id, j.token, j.derived, e.nth, e.scope, e.key, e.state, e.result, e.keep_us
+),
+closed as (
+    update headrace_once as o set state = e.state, result = e.result, until_us = c.now + e.keep_us
+    from ended as e cross join clock as c where o.scope = e.scope and o.key = e.key
+),
+buried as (
+    insert into headrace_gone as g (id, until_us, token)
+    select e.id, c.now + case when e.derived then :derived_us::bigint else :random_us::bigint end, e.token
+    from ended as e cross join clock as c
+    on conflict (id) do update set until_us = excluded.until_us, token = excluded.token
+    returning 1
+),
+forgotten as (
+    delete from headrace_gone where ctid = any (array(
+        select g.ctid from headrace_gone as g
+        where g.until_us > :buried_us::bigint and g.until_us <= (select now from clock) - :margin_us::bigint
+        order by g.until_us limit (select 2 * count(*) from buried) for update skip locked
+    ))
+    returning until_us
+)
+select n.ended, case when n.ended < cardinality(:ids::text[]) then (select array_agg(nth) from ended) end,
+    (select max(until_us) from forgotten)
+from (select count(*) as ended from ended) as n;
+
 -- name: settle
 -- Claims that ended in whatever way, all at once; a job that would go back and was asked to cancel ends instead. The
 -- token of what goes back rises, so that whoever held the old one can change nothing any more. Answers which matched,
