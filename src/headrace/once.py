@@ -145,15 +145,19 @@ class OnceRun:
             WrongColour: called inside a running event loop.
         """
         refuse_in_loop("complete", "acomplete")
-        operation, loan = self._completing(result), lend(transaction)
-        if not Transactions.on(self._app.driver).run(loan, operation):
-            self._lose()
+        transactions, loan = self._transactions(), lend(transaction)
+        with self._completing():
+            if not transactions.run(loan, self._ending(result)):
+                self._lose()
+        self.result = result
 
     async def acomplete(self, result: Any = None, *, transaction: Any) -> None:
         """The same, awaited."""
-        operation, loan = self._completing(result), alend(transaction)
-        if not await Transactions.on(self._app.driver).arun(loan, operation):
-            self._lose()
+        transactions, loan = self._transactions(), alend(transaction)
+        with self._completing():
+            if not await transactions.arun(loan, self._ending(result)):
+                self._lose()
+        self.result = result
 
     # -- with
 
@@ -181,7 +185,7 @@ class OnceRun:
         if error is None and self._committing:
             self._conclude(self._app.driver.run(self._look()))
         elif error is None:
-            if not self._insist(self._ending()):
+            if not self._insist(self._ending(self.result)):
                 self._lose()
         else:
             with contextlib.suppress(HeadraceError):  # the error of the block says more; the lease ends by itself
@@ -230,7 +234,7 @@ class OnceRun:
         if error is None and self._committing:
             self._conclude(await self._app.driver.arun(self._look()))
         elif error is None:
-            if not await self._ainsist(self._ending()):
+            if not await self._ainsist(self._ending(self.result)):
                 self._lose()
         else:
             with contextlib.suppress(HeadraceError):
@@ -309,8 +313,8 @@ class OnceRun:
     def _is_over(self) -> bool:
         return self._app.clock.monotonic() - self._renewed_at >= self._terms.lease_us / 1_000_000
 
-    def _ending(self) -> EndOnce:
-        return self._end("done", once.encode_result(self.result))
+    def _ending(self, result: Any) -> EndOnce:
+        return self._end("done", once.encode_result(result))
 
     def _giving_back(self, error: BaseException) -> EndOnce:
         if self._terms.failures == "keep" and isinstance(error, Exception) and not isinstance(error, LeaseLost):
@@ -322,14 +326,28 @@ class OnceRun:
         terms = self._terms
         return EndOnce(self._owner, OnceEnd(terms.scope, terms.key, self.fence, state, result, terms.lifetime_us))
 
-    def _completing(self, result: Any) -> EndOnce:
+    def _transactions(self) -> Transactions:
         if self.done or self._renewer is None:
             raise TaskError("there is nothing to complete: the block has not begun, or an earlier run took effect")
-        self.result = result
-        operation = self._ending()
+        driver = self._app.driver
+        transactions = Transactions.on(driver)
+        if not transactions.in_database:
+            raise ConfigError(
+                f"the once record is in {driver.describe()}, which no transaction of your database reaches: assign to "
+                "`result` and leave the block, and make the effect itself safe to repeat"
+            )
+        return transactions
+
+    @contextlib.contextmanager
+    def _completing(self) -> Iterator[None]:
+        """From before the first statement on, the record may have ended, whatever becomes of this call."""
         self._committing = True
         self._stop.set()  # from here on whoever wants the key waits for that transaction, lease or not
-        return operation
+        try:
+            yield
+        except (ConfigError, InvalidArguments):  # nothing was changed
+            self._committing = False
+            raise
 
     def _lose(self) -> NoReturn:
         self.lost = True
