@@ -1,4 +1,4 @@
-"""The examples of docs/{django,fastapi,flask}.md run, and print what stands beside their `print`s."""
+"""The examples of these pages run, and print what stands beside their `print`s."""
 
 import re
 import subprocess
@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = ("django", "fastapi", "flask", "once")
 EXAMPLES = [
     pytest.param(block, id=f"{page}-{number}")
-    for page in ("django", "fastapi", "flask")
+    for page in PAGES
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL), 1)
 ]
 SAYS = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
@@ -29,4 +30,4 @@ def test_the_examples_run(block: str, tmp_path: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) >= 4
+    assert len(EXAMPLES) >= 8
