@@ -8,9 +8,11 @@ from typing import Any
 from headrace.core import operations as ops
 from headrace.core.states import State
 from headrace.drivers.mysql import MySQLDriver
+from headrace.drivers.mysql.line import Line
 from headrace.stores.mysql import MySQLStore
 from headrace.testing.conformance.harness import LEASE, job, outcome
 from tests.contract.prefixes import connect
+from tests.waiting import wait_until
 
 DAY = 24 * 3600 * 1_000_000
 
@@ -63,3 +65,50 @@ def at_once(*actions: Callable[[], Any]) -> list[Any]:
 
     with ThreadPoolExecutor(len(actions)) as pool:
         return [future.result() for future in [pool.submit(act, action) for action in actions]]
+
+
+class HalfDone:
+    """An operation whose transaction has done everything but the commit."""
+
+    def __init__(self, driver: MySQLDriver, operation: Any) -> None:
+        self._line = Line(driver.address, driver._texts)
+        self._reached, self._go = threading.Event(), threading.Event()
+        self.answer: Any = None
+        self._thread = threading.Thread(target=self._run, args=(driver.store.plan(operation),))
+        self._thread.start()
+        assert self._reached.wait(10)
+
+    def _run(self, plan: Any) -> None:
+        def held() -> Any:
+            answer = yield from plan
+            self._reached.set()
+            self._go.wait(20)
+            return answer
+
+        try:
+            self.answer = self._line.run(held(), writes=True)
+        finally:
+            self._reached.set()
+
+    def commit(self) -> Any:
+        self._go.set()
+        self._thread.join()
+        self._line.drop()
+        return self.answer
+
+
+def while_half_done(
+    driver: MySQLDriver, url: str, first: Any, second: Any, blocked: Callable[[], bool] | None = None
+) -> tuple[Any, Any]:
+    """`second` is sent while `first` is half done, and must wait for it."""
+    half = HalfDone(driver, first)
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(driver.run(second)))
+    thread.start()
+    try:
+        wait_until(blocked or (lambda: waiting(url) > 0), what="the second to wait for the first")
+        assert answers == []
+    finally:
+        first_answer = half.commit()
+        thread.join()
+    return first_answer, answers[0]
