@@ -23,6 +23,7 @@ from headrace.drivers.system import IdMaker, SystemClock
 from headrace.errors import ConfigError
 from headrace.options import checked_texts
 from headrace.outbox.mixin import EventApp
+from headrace.polling import PollApp
 from headrace.sending import Sender
 from headrace.task import Task
 from headrace.urls import checked_url, make_driver, safe_url
@@ -41,7 +42,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Headrace(EventApp):
+class Headrace(PollApp, EventApp):
     """An app: its store, its tasks, its settings.
 
     Safe to make at import time and to share between threads, event loops and forked processes: the store is

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.core.operations import Outcome, Settle
 from headrace.core.ports import Driver
-from headrace.errors import ConfigError, LeaseLost
+from headrace.errors import ConfigError, InvalidArguments, LeaseLost, PayloadTooLarge
 from headrace.transactions import Transactions, alend, lend
 
 _lock = threading.Lock()  # one for all: it is held for moments only, and most runs never need it
@@ -54,13 +54,15 @@ class Completion:
         """End the job as succeeded, with `result`, in the caller's transaction."""
         transactions, loan = self._transactions(), lend(transaction)
         with self._beginning():
-            self._check(transactions.run(loan, self._settle(result)))
+            settle = self._settle(result)
+            self._check(settle, transactions.run(loan, settle))
 
     async def acomplete(self, transaction: Any, result: Any) -> None:
         """The same, awaited."""
         transactions, loan = self._transactions(), alend(transaction)
         with self._beginning():
-            self._check(await transactions.arun(loan, self._settle(result)))
+            settle = self._settle(result)
+            self._check(settle, await transactions.arun(loan, settle))
 
     def _transactions(self) -> Transactions:
         transactions = Transactions.on(self._driver)
@@ -85,14 +87,13 @@ class Completion:
                 raise LeaseLost("the run of this job is over, and its end has been decided: roll back")
         try:
             yield
-        except (ConfigError, LeaseLost):  # nothing was changed
+        except (ConfigError, LeaseLost, InvalidArguments, PayloadTooLarge):  # nothing was changed
             self._begun = before
             raise
 
-    def _check(self, answers: list[bool]) -> None:
+    def _check(self, settle: Settle, answers: list[bool]) -> None:
         if not answers[0]:
-            assert self._outcome is not None
             raise LeaseLost(
-                f"job {self._outcome(None).id} is not held any more: its lease was over and another has it, or it "
+                f"job {settle.outcomes[0].id} is not held any more: its lease was over and another has it, or it "
                 "has been ended already: roll back"
             )

@@ -26,10 +26,11 @@ class JobContext(msgspec.Struct, kw_only=True):
     id: str
     task: str
     queue: str
-    attempt: int  # 1 for the first run
+    attempt: int  # 1 for the first run; of a poll, since the upstream's last answer
     token: int  # grows with each claim of this job
     enqueued_us: int  # on the store's clock
     deadline_us: int | None = None  # no retry starts after
+    poll: int = 0  # of a poll: which query this is, 1 for the first
     headers: dict[str, str] = {}
     tags: tuple[str, ...] = ()
     tenant: str | None = None

@@ -8,7 +8,7 @@ from headrace.core.once import Once
 from headrace.core.retry import Retry
 from headrace.core.states import State
 from headrace.core.unique import Unique
-from headrace.core.verdict import Cancel, Fail, RetryIn, Snooze
+from headrace.core.verdict import Cancel, Fail, Pending, RetryIn, Snooze
 from headrace.errors import (
     ConfigError,
     EnvelopeError,
@@ -34,6 +34,7 @@ from headrace.errors import (
 from headrace.jobinfo import JobInfo
 from headrace.joblog import JobLogFilter
 from headrace.middleware import Middleware
+from headrace.polling import PollTask
 from headrace.task import Task
 
 __all__ = [
@@ -60,6 +61,8 @@ __all__ = [
     "OnceError",
     "OnceFailed",
     "PayloadTooLarge",
+    "Pending",
+    "PollTask",
     "Retry",
     "RetryIn",
     "RolledBack",

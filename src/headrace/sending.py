@@ -26,6 +26,11 @@ class Producer(Protocol):
         """This machine's clock: to see that a moment and a duration contradict each other."""
         ...
 
+    @property
+    def rng(self) -> random.Random:
+        """Spreads the first queries of polls."""
+        ...
+
     def new_id(self) -> str:
         """An id for a job."""
         ...

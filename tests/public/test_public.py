@@ -30,6 +30,8 @@ PUBLIC: tuple[str, ...] = (
     "OnceError",
     "OnceFailed",
     "PayloadTooLarge",
+    "Pending",
+    "PollTask",
     "Retry",
     "RetryIn",
     "RolledBack",

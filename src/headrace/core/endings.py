@@ -85,19 +85,16 @@ class Unreadable(msgspec.Struct, frozen=True):
 
 
 class BadArguments(msgspec.Struct, frozen=True):
-    """The arguments do not fit the task's signature."""
+    """The arguments do not fit the task's signature, or the final answer of a poll ("bad result") that of its hook."""
 
     problem: str
-
-
-class BadResult(msgspec.Struct, frozen=True):
-    """The final answer of a poll cannot be handed to its hook."""
-
-    problem: str
+    reason: str = "bad arguments"
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """It was not started in time."""
+    """It was not started in time; or it is a poll whose time is over."""
+
+    reason: str = "expired"
 
 
 class DeadlinePassed(msgspec.Struct, frozen=True):
@@ -126,7 +123,6 @@ Ending = (
     | Newer
     | Unreadable
     | BadArguments
-    | BadResult
     | Expired
     | DeadlinePassed
     | Poisoned

@@ -104,9 +104,7 @@ def check_retry(poll: Polling, retry: Retry) -> None:
 
 def answered(trail: Trail, delay_us: int) -> Trail:
     """The trail after one more answer: what came before it is no trouble any more."""
-    return replace(
-        trail, polls=trail.polls + 1, attempts=0, crashes=0, alone=False, started=True, delay_us=max(0, delay_us)
-    )
+    return replace(trail, polls=trail.polls + 1, attempts=0, crashes=0, alone=False, delay_us=delay_us)
 
 
 def end_id(id: str) -> str:

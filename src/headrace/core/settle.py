@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from headrace.core.backoff import Random
 from headrace.core.endings import (
     BadArguments,
-    BadResult,
     CancelledByUser,
     DeadlinePassed,
     Decided,
@@ -124,8 +123,8 @@ def _ended_before_running(case: _Case, ending: Ending) -> Outcome:
             state = State.SCHEDULED if delay_us else State.READY
             after = replace(trail, releases=trail.releases + 1, started=trail.started or started)
             return case.outcome(state, why, after, delay_us=delay_us)
-        case Expired():
-            return case.outcome(State.EXPIRED, "expired", trail)
+        case Expired(reason=reason):
+            return case.outcome(State.EXPIRED, reason, trail)
         case DoneBefore():
             return replace(case.outcome(State.SUCCEEDED, "done before", trail), keep_us=case.policy.keep_us)
         case OnceKeyHeld():
@@ -134,8 +133,6 @@ def _ended_before_running(case: _Case, ending: Ending) -> Outcome:
             return case.outcome(State.SCHEDULED, "once key held", after, delay_us=round(pause * SECOND))
         case CancelledByUser():
             return case.outcome(State.CANCELLED, "cancelled", trail)
-        case DeadlinePassed() if case.policy.poll is not None:
-            return case.outcome(State.EXPIRED, TIMED_OUT, trail)
     return _failed(case, *_why_failed(case, ending))
 
 
@@ -148,10 +145,8 @@ def _why_failed(case: _Case, ending: Ending) -> tuple[str, str, str]:
             return "crashed", "WorkerLost", f"it has killed its worker {case.trail.crashes} times"
         case Unreadable(problem=problem):
             return "unreadable", "UnreadableEnvelope", problem
-        case BadArguments(problem=problem):
-            return "bad arguments", "InvalidArguments", problem
-        case BadResult(problem=problem):
-            return "bad result", "InvalidArguments", problem
+        case BadArguments(problem=problem, reason=reason):
+            return reason, "InvalidArguments", problem
         case FailedBefore(error=error, message=message):
             return error, error, f"an earlier run under its once key has failed: {message}"
         case OnceKeyReused(key=key):

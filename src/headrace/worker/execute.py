@@ -20,6 +20,7 @@ from headrace.core.verdict import Verdict
 from headrace.middleware import Inside
 from headrace.worker.completed import committed, tell_afterwards, undone
 from headrace.worker.once import end_record
+from headrace.worker.polls import answered, follow
 from headrace.worker.report import tell
 from headrace.worker.settle import Settler
 from headrace.worker.shared import Shared
@@ -181,6 +182,7 @@ class Executor:
         work.context.completion = Completion(
             self._shared.driver, self._shared.id, lambda result: self._conclude(work, endings.Succeeded(result))
         )
+        work.context.poll = 0 if work.task.poll is None else work.trail.polls + 1
         if work.guard is not None:
             work.context.once_key, work.context.once_fence = work.guard.key, work.guard.fence
         if work.task.log:
@@ -201,7 +203,7 @@ class Executor:
         assert work.task is not None
         start_timer(work)
         try:
-            function = work.task.function
+            function = work.task.handler
             ending = await self._outcome_of(work, lambda: self._inside.acall(work.context, function, work.kwargs))
         finally:
             stop_timer(work)
@@ -223,8 +225,13 @@ class Executor:
         except BaseException as error:  # noqa: BLE001 - MemoryError, SystemExit: they end this attempt only
             # whatever a handler makes of its cancellation, a deploy costs no attempt (B024)
             return self._interrupted(work) or endings.Raised(error, work.started_us)
+        return self._returned(work, value)
+
+    def _returned(self, work: Work, value: Any) -> endings.Ending:
         if isinstance(value, Verdict):
             return endings.Decided(value, work.started_us)
+        if work.task is not None and work.task.poll is not None:
+            return answered(work, value)
         return endings.SUCCEEDED if work.guard is None else endings.Succeeded(value)
 
     async def _with_middleware(self, work: Work, call: Callable[[], Awaitable[Any]]) -> Any:
@@ -248,7 +255,7 @@ class Executor:
     async def _run_in_thread(self, work: Work) -> None:
         """A synchronous handler. Its thread cannot be interrupted, only waited for (3b.13)."""
         assert work.task is not None
-        function = work.task.function
+        function = work.task.handler
         thread: ThreadCall | None = None
         timed = timeout_of(work) is not None
 
@@ -362,6 +369,8 @@ class Executor:
             worker=shared.id,
             rng=shared.rng,
         )
+        if work.task is not None and work.task.poll is not None:
+            return follow(work, ending, outcome)
         return outcome if work.guard is None else end_record(work, ending, outcome)
 
     def _report(self, work: Work, outcome: Outcome, said: str = "", *, stored: bool = False) -> None:

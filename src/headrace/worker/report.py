@@ -46,7 +46,7 @@ def _what_became_of_it(outcome: Outcome) -> str:
 def _level(outcome: Outcome) -> int:
     if outcome.state is State.FAILED:
         return logging.ERROR
-    return logging.INFO if outcome.reason in {"", "released", "snoozed"} else logging.WARNING
+    return logging.INFO if outcome.reason in {"", "released", "snoozed", "pending"} else logging.WARNING
 
 
 def _what_went_wrong(work: Work, outcome: Outcome) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.core import codec, endings, settle, trail
+from headrace.core.poll import TIMED_OUT
 from headrace.errors import InvalidArguments, NewerEnvelope, UnreadableEnvelope
 from headrace.task import Task
 from headrace.worker.table import Work
@@ -53,7 +54,7 @@ def check_time(work: Work, tasks: Tasks, now_us: int) -> endings.Ending | None:
     assert work.task is not None
     expires, deadline = settle.limits(work.job.created_us, work.job.base_us, work.envelope, work.task.poll)
     if deadline is not None and now_us >= deadline:
-        return endings.DeadlinePassed()
+        return endings.DeadlinePassed() if work.task.poll is None else endings.Expired(TIMED_OUT)
     # `expires` means "not started by then"
     never_started = work.trail is not None and not work.trail.has_started
     if expires is not None and now_us >= expires and never_started:
