@@ -81,7 +81,7 @@ class Fetcher:
                 self.progressed_at = self._shared.monotonic()
                 await self._shared.either(self._executor.room())
                 continue
-            sent = self._shared.monotonic()
+            sent, reported = self._shared.monotonic(), self._settler.reported
             claimed = await self._claim(limit)
             if claimed is None:
                 continue
@@ -94,7 +94,7 @@ class Fetcher:
                 self._executor.give_back(work for work in works if not work.fed)
                 raise
             if not claimed.jobs and not claimed.more:
-                await self._idle(claimed)
+                await self._idle(claimed, reported)
 
     def _limit(self) -> int:
         """Free slots, and a little ahead: as many jobs as this worker ends in `AHEAD_S`. 0: wait for room."""
@@ -182,8 +182,13 @@ class Fetcher:
         await self._shared.either(empty_in_time())
         return not (self._executor.running or self._executor.waiting or self._executor.stuck or self._settler.pending)
 
-    async def _idle(self, claimed: Claimed) -> None:
+    async def _idle(self, claimed: Claimed, reported: int) -> None:
+        """Nothing is ready. `reported`: the reports answered before that was asked."""
         if not self._executor.busy:
+            if self._shared.options.burst and (self._settler.pending or self._settler.reported != reported):
+                # a job that has ended may set off others in the same step: look again once that is stored
+                await self._shared.either(self._settler.drained())
+                return
             self._nothing_left()
         wait = POLL_S
         if claimed.next_due_us is not None:

@@ -29,6 +29,7 @@ class Settler:
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self.reported = 0  # reports that were answered
 
     def add(self, outcome: Outcome) -> None:
         """Report `outcome` soon. From the loop's thread."""
@@ -42,6 +43,7 @@ class Settler:
             await self._work.wait()
             batch, self._pending = self._pending[:MOST], self._pending[MOST:]
             answers = await self._report(batch)
+            self.reported += 1
             for outcome, settled in zip(batch, answers, strict=True):
                 work = self._table.drop(outcome.queue, outcome.id, outcome.token)
                 if not settled and work is not None:
