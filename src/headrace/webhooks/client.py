@@ -11,6 +11,7 @@ import io
 import socket
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import msgspec
@@ -23,6 +24,7 @@ from headrace.webhooks.guard import Target
 HEAD_BYTES = 65_536  # of status line and headers that are read at most
 BODY_BYTES = 4_096  # of an answer's body that are kept
 BUFFER = 8_192
+CONNECT_S = 5.0  # for the connection to one address: then the next one is tried
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -40,17 +42,18 @@ class Client:
     Args:
         clock: measures the timeouts.
         timeout: seconds for a whole exchange, from the first connection to the end of the answer.
-        connect_timeout: seconds for the connection to one address; the next one is tried then.
         tls: by default the certificate authorities of this machine.
     """
 
-    def __init__(
-        self, clock: Clock, *, timeout: float = 15, connect_timeout: float = 5, tls: ssl.SSLContext | None = None
-    ) -> None:
+    def __init__(self, clock: Clock, *, timeout: float = 15, tls: ssl.SSLContext | None = None) -> None:
         self._clock = clock
         self._timeout = timeout
-        self._connect_timeout = connect_timeout
-        self._tls = tls or ssl.create_default_context()
+        self._given_tls = tls
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        """Reading this machine's authorities takes a while: whoever only enqueues never does."""
+        return self._given_tls or ssl.create_default_context()
 
     def post(self, target: Target, addresses: Sequence[Address], headers: Mapping[str, str], body: bytes) -> Answer:
         """Send one request to the first of `addresses` that takes the connection.
@@ -80,7 +83,7 @@ class Client:
                 problem = error
                 continue
             try:
-                line.settimeout(min(deadline.left(), self._connect_timeout))
+                line.settimeout(min(deadline.left(), CONNECT_S))
                 line.connect((str(address), target.port))
             except OSError as error:
                 line.close()

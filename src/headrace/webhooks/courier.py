@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from headrace.drivers.system import SystemClock
-from headrace.errors import WebhookError
+from headrace.errors import ConfigError, WebhookError
 from headrace.webhooks.client import Client
 from headrace.webhooks.guard import Guard
 from headrace.webhooks.judging import Again, Judgement, Success, checked_success, judge
 from headrace.webhooks.signature import sign
+
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
+_VALUE = re.compile(r"[\x20-\x7e]{1,2000}\Z")
+_OURS = {
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+    "webhook-id",
+    "webhook-timestamp",
+    "webhook-signature",
+}
+
+
+def checked_http_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """`headers`, if they may be sent beside ours.
+
+    Raises:
+        ConfigError: a name or a value is none, or the header is one of ours.
+    """
+    found = {str(name): str(value) for name, value in headers.items()}
+    for name, value in found.items():
+        if not _NAME.match(name) or not _VALUE.match(value):
+            raise ConfigError(f"headers holds {name!r:.100}: give names and values of printable ASCII")
+        if name.lower() in _OURS:
+            raise ConfigError(f"headers holds {name!r}, which each webhook has from here: leave it out")
+    return found
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -32,9 +62,11 @@ class Courier:
         clock: the time of each attempt, and its timeouts.
         success: what has been agreed on with the receivers.
         timeout: seconds for one attempt, once the name is resolved.
-        connect_timeout: seconds for the connection to one address.
         headers: sent with each message, beside ours.
         tls: by default the certificate authorities of this machine.
+
+    Raises:
+        ConfigError: a header or an agreement is none.
     """
 
     def __init__(
@@ -44,15 +76,14 @@ class Courier:
         *,
         success: Success = "2xx",
         timeout: float = 15,
-        connect_timeout: float = 5,
         headers: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._guard = guard
         self._clock = clock
         self._success = checked_success(success)
-        self._headers = dict(headers or {})
-        self._client = Client(clock, timeout=timeout, connect_timeout=connect_timeout, tls=tls)
+        self._headers = {"User-Agent": "headrace-webhooks", **checked_http_headers(headers or {})}
+        self._client = Client(clock, timeout=timeout, tls=tls)
 
     def deliver(self, message: Message, secrets: Iterable[str] | None) -> Judgement:
         """Send `message` once, signed with each of `secrets`; unsigned where that is None.
@@ -74,7 +105,6 @@ class Courier:
     def _headers_of(self, message: Message, secrets: Iterable[str] | None) -> dict[str, str]:
         moment = self._clock.unix_us() // 1_000_000
         headers = {
-            "User-Agent": "headrace-webhooks",
             **self._headers,
             "Content-Type": message.content_type,
             "webhook-id": message.id,
