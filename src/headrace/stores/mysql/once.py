@@ -8,7 +8,7 @@ records does it in the order of their scopes and keys, after the rows of jobs, s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headrace.core import once_records as records
@@ -174,15 +174,20 @@ def _decide(wish: Wish, record: Record, now: int) -> records.OnceTaken:
 
 def close(ends: Sequence[Ending], now: int) -> Plan[bool]:
     """End records of jobs without looking at them first. False where one is not held so; the others may have ended."""
-    rows = [
-        (raw(end.scope), owner, token, end.fence, raw(end.state), _until(end, now), raw(end.key), end.result)
-        for end, owner, token in ends
-    ]
-    for some in light_steps(sorted(rows, key=lambda row: (row[0], row[-2]))):
+    for some in _closing(ends, now):
         yield Statement("once.close", many=some, mute=True)
         if (yield Statement("once.closed"))[0][0] != 2 * len(some):
             return False
     return True
+
+
+def _closing(ends: Iterable[Ending], now: int) -> Iterator[list[tuple[Any, ...]]]:
+    """Rows in the order in which records are locked."""
+    rows = [
+        (raw(end.scope), owner, token, end.fence, raw(end.state), _until(end, now), raw(end.key), end.result)
+        for end, owner, token in ends
+    ]
+    return light_steps(sorted(rows, key=lambda row: (row[0], row[-2])))
 
 
 def _until(end: ops.OnceEnd, now: int) -> int:
@@ -202,14 +207,21 @@ class Holders:
 
     def end(self, ends: Iterable[ops.OnceEnd], now: int) -> Plan[None]:
         """Store what came of them, all of which are held by those who end them."""
-        rows: list[dict[str, Any]] = []
+        rows: list[Ending] = []
         for end in ends:
-            scope, key, state = raw(end.scope), raw(end.key), raw(end.state)
-            if self.rows[scope, key][3] != state:
-                until = _until(end, now)
-                rows.append({"scope": scope, "key": key, "state": state, "result": end.result, "until_us": until})
-        if rows:
-            yield Statement("once.end", many=rows, mute=True)
+            owner, token, _, state = self.rows[raw(end.scope), raw(end.key)]
+            if state != raw(end.state):
+                rows.append((end, owner, token))
+        if len(rows) == 1:
+            yield _end(rows[0][0], now)
+            return
+        for some in _closing(rows, now):
+            yield Statement("once.close", many=some, mute=True)
+
+
+def _end(end: ops.OnceEnd, now: int) -> Statement:
+    params = {"scope": raw(end.scope), "key": raw(end.key), "state": raw(end.state), "result": end.result}
+    return Statement("once.end", {**params, "until_us": _until(end, now)}, mute=True)
 
 
 def find_holders(ends: Iterable[ops.OnceEnd]) -> Plan[Holders]:

@@ -62,6 +62,7 @@ select scope, `key`, owner, token, fence, state
 from headrace_once force index (primary) where (scope, `key`) in :places for update;
 
 -- name: end
+-- One that is locked and held.
 update headrace_once set state = :state, result = :result, until_us = :until_us where scope = :scope and `key` = :key;
 
 -- name: renew
