@@ -253,21 +253,23 @@ def _decided(case: _Case, verdict: Verdict, started_us: int | None) -> Outcome:
                 mishap = case.decision(verdict, started_us)
                 return case.outcome(State.FAILED, "attempts used up", after.with_mishap(mishap))
             return _again(case, after, "retry", delay_us)
-        case Pending(after_us=after_us):
-            return _pending(case, after_us)
+        case Pending():
+            return _pending(case, verdict, started_us)
     after = replace(trail.with_mishap(case.decision(verdict, started_us)), attempts=trail.attempts + 1)
     return _refused(case, verdict, after, "cancelled" if isinstance(verdict, Cancel) else "failed")
 
 
-def _pending(case: _Case, after_us: int | None) -> Outcome:
-    """The upstream has no final answer yet. `after_us`: when it wants to be asked again."""
+def _pending(case: _Case, verdict: Pending, started_us: int | None) -> Outcome:
+    """The upstream has no final answer yet. Where it said why, the history keeps that."""
     poll, trail = case.policy.poll, case.trail
     if poll is None:
         return _failed(case, "failed", "Pending", "only a task made with @app.poll may return Pending")
     delay_us = poll.wait_us(trail.polls + 1, 0 if trail.attempts else trail.delay_us, case.rng)
+    if verdict.why:
+        trail = trail.with_mishap(replace(case.decision(verdict, started_us), attempt=trail.polls + 1))
     if delay_us is None:
         return case.outcome(State.EXPIRED, TIMED_OUT, answered(trail, 0))
-    delay_us = delay_us if after_us is None else after_us
+    delay_us = delay_us if verdict.after_us is None else verdict.after_us
     return _again(case, answered(trail, delay_us), "pending", delay_us)
 
 

@@ -60,8 +60,8 @@ class Cancel(Verdict):
 class Pending(Verdict):
     """The upstream's answer is not final yet: ask again when the schedule of the poll says so.
 
-    `after` (seconds, timedelta or text) is this time's delay instead, as where the upstream asks for one. `why` is for
-    the log. Only for tasks that are made with `@app.poll`.
+    `after` (seconds, timedelta or text) is this time's delay instead, as where the upstream asks for one. `why` stands
+    in the log and in the job's history. Only for tasks that are made with `@app.poll`.
 
     Raises:
         ConfigError: `after` is no duration, or `why` no text.

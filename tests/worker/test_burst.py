@@ -1,0 +1,44 @@
+"""A worker that ends when nothing is left looks once more for what its last jobs have set off."""
+
+import asyncio
+from typing import Any
+
+from headrace import Headrace
+from headrace.core.operations import Claim, Operation, Settle
+from headrace.drivers.memory import MemoryDriver
+from headrace.stores.memory import MemoryStore
+
+
+class Slow(MemoryDriver):
+    """A store that takes a report only after it has answered one more claim."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+        self.claimed = asyncio.Event()
+
+    async def arun(self, operation: Operation[Any]) -> Any:
+        if isinstance(operation, Settle):
+            self.claimed.clear()
+            await self.claimed.wait()
+        answer = await super().arun(operation)
+        if isinstance(operation, Claim):
+            self.claimed.set()
+        return answer
+
+
+async def test_a_job_that_is_enqueued_with_the_end_of_the_last_one_is_run() -> None:
+    app = Headrace("memory://")
+    app.driver = Slow()
+    found: list[str] = []
+
+    @app.poll(every="1h", max_polls=2)
+    async def ask() -> str:
+        return "paid"
+
+    @ask.on_final
+    async def note(result: str) -> None:
+        found.append(result)
+
+    await ask.aenqueue()
+    await app.worker(burst=True).run()
+    assert found == ["paid"]
