@@ -24,7 +24,7 @@ class AsyncJobs:
     async def get(self, id: str) -> JobInfo | None:
         """One job with its arguments and history; None when the store does not have it (any more)."""
         view = await self._app.driver.arun(ops.Get(id))
-        return None if view is None else job_info(view)
+        return None if view is None else job_info(view, inquiries.poll_of(view, self._app.tasks))
 
     async def list(
         self,
@@ -99,7 +99,7 @@ class AsyncJobs:
 
     async def why(self, id: str) -> Sequence[str]:
         """Plain sentences: where a job stands and why it is not running."""
-        return await adrive(explain.why(id, self._app.clock.unix_us()), self._app.driver)
+        return await adrive(explain.why(id, self._app.clock.unix_us(), self._app.tasks), self._app.driver)
 
     async def check_waiting(self, limit: int = 10_000, *, progress: Progress | None = None) -> Sequence[Problem]:
         """Which of up to `limit` waiting jobs this code could not run: to be asked before a deploy."""

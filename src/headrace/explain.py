@@ -6,9 +6,11 @@ from headrace.core import operations as ops
 from headrace.core import settle, trail
 from headrace.core.moments import aware
 from headrace.core.states import State
-from headrace.inquiries import PAGE, Inquiry
+from headrace.core.verdict import Pending
+from headrace.inquiries import PAGE, Inquiry, Tasks, poll_of
 from headrace.jobinfo import JobInfo, job_info
 
+PENDING = Pending.__name__
 AHEAD = 10_000  # jobs that are looked through for the one that is asked about
 
 _SINGULAR = {
@@ -18,10 +20,11 @@ _SINGULAR = {
     "releases": "release",
     "snoozes": "snooze",
     "replays": "replay",
+    "polls": "poll",
 }
 
 
-def why(id: str, now_us: int) -> Inquiry[list[str]]:
+def why(id: str, now_us: int, tasks: Tasks) -> Inquiry[list[str]]:
     """Plain sentences about where a job stands and what it waits for."""
     view: ops.JobView | None = yield ops.Get(id)
     if view is None:
@@ -32,7 +35,7 @@ def why(id: str, now_us: int) -> Inquiry[list[str]]:
                 "or was never enqueued here."
             ),
         ]
-    info = job_info(view)
+    info = job_info(view, poll_of(view, tasks))
     match view.state:
         case State.READY:
             lines = yield from _ready(view, info, now_us)
@@ -48,7 +51,8 @@ def _resting(view: ops.JobView, info: JobInfo, now_us: int) -> list[str]:
         case State.SCHEDULED:
             cause = f" ({view.reason})" if view.reason else ""
             late = _too_late(view, info, max(now_us, view.due_us))
-            return [f"It is scheduled until {_moment(view.due_us)}, in {_span(view.due_us - now_us)}{cause}.", *late]
+            lines = [f"It is scheduled until {_moment(view.due_us)}, in {_span(view.due_us - now_us)}{cause}."]
+            return [*lines, *(late or _polling(info))]
         case State.PARKED:
             return ["It is parked until what it depends on is available again."]
         case State.FAILED:
@@ -57,6 +61,19 @@ def _resting(view: ops.JobView, info: JobInfo, now_us: int) -> list[str]:
                 "It will not run again by itself; `headrace failed retry` makes it ready.",
             ]
     return [f"It has ended: {view.state.value}{f' ({view.reason})' if view.reason else ''}."]
+
+
+def _polling(info: JobInfo) -> list[str]:
+    """How a poll goes on."""
+    poll = info.poll
+    if poll is None:
+        return []
+    most = "" if poll.most is None else f" of at most {poll.most}"
+    after = "" if poll.delay is None else f", {poll.delay:,g} s after the last one"
+    lines = [f"It is a poll ({poll.schedule}): query {poll.answers + 1}{most} is next{after}."]
+    if info.deadline is not None:
+        lines.append(f"Without a final answer it times out at {info.deadline.isoformat(timespec='seconds')}.")
+    return lines
 
 
 def _running(view: ops.JobView, now_us: int) -> Inquiry[list[str]]:
@@ -119,6 +136,8 @@ def _too_late(view: ops.JobView, info: JobInfo, start_us: int) -> list[str]:
     if info.envelope is None:
         return []
     expires_us, deadline_us = settle.limits(view.created_us, view.base_us, info.envelope)
+    if info.poll is not None and info.deadline is not None and start_us >= info.deadline.timestamp() * 1_000_000:
+        return [f"It is a poll and times out at {info.deadline.isoformat(timespec='seconds')}, without another query."]
     if deadline_us is not None and start_us >= deadline_us:
         return [f"It must not start after {_moment(deadline_us)}, its deadline: a worker that takes it fails it."]
     if expires_us is not None and start_us >= expires_us and not trail.decode(view.trail).has_started:
@@ -147,7 +166,9 @@ def _past(info: JobInfo) -> list[str]:
     if counts:
         lines.append(f"So far: {', '.join(_count(number, _SINGULAR[name]) for name, number in counts.items())}.")
     if info.history and info.state is not State.FAILED:
-        lines.append(f"The last trouble: {info.failure}")
+        last = info.history[-1]
+        pending = last.type == PENDING  # no trouble, but what a poll heard
+        lines.append(f"The last answer: {last.message}." if pending else f"The last trouble: {info.failure}")
     if info.problem:
         lines.append(f"Its message: {info.problem}.")
     return lines

@@ -12,6 +12,7 @@ import msgspec
 
 from headrace.core import codec
 from headrace.core import operations as ops
+from headrace.core.poll import Polling
 from headrace.core.ports import Driver
 from headrace.core.states import State
 from headrace.errors import ConfigError, InvalidArguments, UnreadableEnvelope
@@ -72,6 +73,12 @@ async def adrive(inquiry: Inquiry[R], driver: Driver) -> R:
     except StopIteration as stop:
         result: R = stop.value
         return result
+
+
+def poll_of(view: ops.JobView, tasks: Tasks) -> Polling | None:
+    """How the task of a job polls, if it does."""
+    task = tasks.get(view.task)
+    return None if task is None else task.poll
 
 
 # -- failed jobs

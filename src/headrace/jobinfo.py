@@ -7,13 +7,23 @@ from typing import Any
 
 import msgspec
 
-from headrace.core import codec, trail
+from headrace.core import codec, settle, trail
 from headrace.core.codec import Envelope
 from headrace.core.moments import aware
 from headrace.core.operations import JobView
+from headrace.core.poll import Polling
 from headrace.core.states import State
-from headrace.core.trail import Mishap
+from headrace.core.trail import Mishap, Trail
 from headrace.errors import UnreadableEnvelope
+
+
+class PollInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a poll stands. `JobInfo.due` is when its next query is, `JobInfo.deadline` when it gives up."""
+
+    schedule: str  # as it is written in the code of this app
+    answers: int  # that were not final
+    most: int | None  # such answers after which it gives up
+    delay: float | None  # seconds from the end of the last query to the next one; None before the first
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,12 +42,14 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     reason: str  # short: an error's type name, "crashed", "timeout"
     unique: str | None
     cancel_requested: bool
-    counts: dict[str, int]  # attempts, errors, crashes, releases, snoozes, replays
+    counts: dict[str, int]  # attempts, errors, crashes, releases, snoozes, replays, polls
     history: tuple[Mishap, ...]  # what went wrong, oldest first, at most 10
     args: Any = None  # decoded JSON; None in listings and where it cannot be decoded
     envelope: Envelope | None = None  # None in listings and where it cannot be decoded
     body: bytes | None = None  # as stored; None in listings
     problem: str = ""  # "cannot decode: ..." when the body cannot be read
+    deadline: datetime | None = None  # no run starts then or later; None in listings
+    poll: PollInfo | None = None  # of a poll; None in listings
 
     @property
     def failure(self) -> str:
@@ -61,10 +73,13 @@ class JobPage(msgspec.Struct, frozen=True):
     next: str | None = None
 
 
-def job_info(view: JobView) -> JobInfo:
-    """What `view` says, decoded as far as it can be."""
+def job_info(view: JobView, poll: Polling | None = None) -> JobInfo:
+    """What `view` says, decoded as far as it can be. `poll`: that of its task, if it is a poll."""
     remembered = trail.decode(view.trail)
     envelope, args, problem = _read(view.body)
+    deadline_us = None
+    if envelope is not None:
+        _, deadline_us = settle.limits(view.created_us, view.base_us, envelope, poll)
     return JobInfo(
         id=view.id,
         queue=view.queue,
@@ -86,13 +101,21 @@ def job_info(view: JobView) -> JobInfo:
             "releases": remembered.releases,
             "snoozes": remembered.snoozes,
             "replays": remembered.replays,
+            "polls": remembered.polls,
         },
         history=remembered.history,
         args=args,
         envelope=envelope,
         body=view.body,
         problem=problem,
+        deadline=None if deadline_us is None else _aware(deadline_us),
+        poll=None if poll is None else _poll_info(poll, remembered),
     )
+
+
+def _poll_info(poll: Polling, remembered: Trail) -> PollInfo:
+    delay_s = remembered.delay_us / 1_000_000 if remembered.polls or remembered.attempts else None
+    return PollInfo(schedule=poll.text, answers=remembered.polls, most=poll.most, delay=delay_s)
 
 
 def _read(body: bytes | None) -> tuple[Envelope | None, Any, str]:

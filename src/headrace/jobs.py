@@ -50,7 +50,7 @@ class Jobs:
     def get(self, id: str) -> JobInfo | None:
         """One job with its arguments and history; None when the store does not have it (any more)."""
         view = self._driver("get").run(ops.Get(id))
-        return None if view is None else job_info(view)
+        return None if view is None else job_info(view, inquiries.poll_of(view, self._app.tasks))
 
     def list(
         self,
@@ -126,7 +126,7 @@ class Jobs:
 
     def why(self, id: str) -> Sequence[str]:
         """Plain sentences: where a job stands and why it is not running."""
-        return drive(explain.why(id, self._app.clock.unix_us()), self._driver("why"))
+        return drive(explain.why(id, self._app.clock.unix_us(), self._app.tasks), self._driver("why"))
 
     def check_waiting(self, limit: int = 10_000, *, progress: Progress | None = None) -> Sequence[Problem]:
         """Which of up to `limit` waiting jobs this code could not run: to be asked before a deploy."""

@@ -38,6 +38,8 @@ def job_fields(info: JobInfo) -> dict[str, Any]:
     if info.body is None:
         return fields
     fields |= {
+        "deadline": _iso(info.deadline),
+        "poll": _poll_fields(info),
         "args": _args(info),
         "envelope": _envelope(info),
         "history": [_mishap_fields(one) for one in info.history],
@@ -61,6 +63,8 @@ def show_job(info: JobInfo, *, tracebacks: bool) -> None:
             ("due", _local(info.due) if info.due != info.enqueued else None),
             ("started", _local(info.started)),
             ("finished", _local(info.finished)),
+            ("deadline", _local(info.deadline)),
+            *_poll_facts(info),
             ("worker", info.worker),
             ("unique key", info.unique),
             ("counts", ", ".join(f"{name} {number}" for name, number in info.counts.items() if number)),
@@ -79,6 +83,24 @@ def _envelope_facts(info: JobInfo) -> list[tuple[str, object]]:
         return []
     headers = ", ".join(f"{name}={value}" for name, value in envelope.headers.items())
     return [("tenant", envelope.tenant), ("tags", ", ".join(envelope.tags)), ("headers", headers)]
+
+
+def _poll_fields(info: JobInfo) -> dict[str, Any] | None:
+    poll = info.poll
+    if poll is None:
+        return None
+    return {"schedule": poll.schedule, "answers": poll.answers, "most": poll.most, "delay": poll.delay}
+
+
+def _poll_facts(info: JobInfo) -> list[tuple[str, object]]:
+    """How far a poll has come. Its next query is at `due`."""
+    poll = info.poll
+    if poll is None:
+        return []
+    most = "" if poll.most is None else f" of at most {poll.most}"
+    waiting = info.finished is None and info.started is None
+    after = f", the next {poll.delay:,g} s after the last" if waiting and poll.delay is not None else ""
+    return [("schedule", poll.schedule), ("answers", f"{poll.answers}{most} not final{after}")]
 
 
 def _show_payload(info: JobInfo) -> None:
