@@ -43,7 +43,7 @@ def _plain(text: str) -> str:
     return re.sub(r"--[^\n]*", "", text)
 
 
-@pytest.mark.parametrize("name", ["settle.succeed", "settle.settle"])
+@pytest.mark.parametrize("name", ["settle.succeed", "settle.succeed_once", "settle.settle", "once.take"])
 def test_a_claim_is_ended_by_its_id_whatever_the_statistics(
     driver: PostgresDriver, postgres_url: str, unique_name: str, name: str
 ) -> None:
