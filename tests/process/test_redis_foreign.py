@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.core import operations as ops
+from headrace.core.once_records import LookOnce, OnceClaim, TakeOnce
 from headrace.core.states import State
 from headrace.drivers.redis import RedisDriver
 from headrace.testing.clock import MICROSECONDS, VirtualClock
@@ -38,6 +39,16 @@ BAD_ROWS = (
     b"0" * 19 + b"1 inf",
     b"0" * 19 + b"1 0x1",
     b"\xff 1",
+)
+BAD_KEYS = (b"task\x00k1", b"task\x00k2", b"", b"-", b"\xff")
+BAD_ONCE = (
+    b"",
+    b"x",
+    b"0" * 77,
+    b"9" * 120,
+    b"0" * 72 + b"10002" + b"p" * 32 + b"ok-",
+    b"0" * 18 + b"1" * 54 + b"20003" + b"p" * 32 + b"b\xffd+{}",
+    b"0" * 72 + b"39999" + b"p" * 32 + b"ok-",
 )
 BAD_NUMBERS = (b"", b"x", b"nan", b"inf", b"-5", b"1e400", b"9" * 40)
 
@@ -193,13 +204,35 @@ def _work_off(driver: RedisDriver, clock: VirtualClock, turn: int, good: set[str
             clock.advance(LEASE / MICROSECONDS)
             assert {each.id for each in taken} <= {orphan.id for orphan in driver.run(ops.Rescue(("q",))).jobs}
             continue
-        outcomes = tuple(ops.Outcome(each.id, "q", each.token, State.SUCCEEDED, keep_us=number % 2) for each in taken)
+        ends = _take_records(driver, taken)
+        outcomes = tuple(
+            ops.Outcome(each.id, "q", each.token, State.SUCCEEDED, keep_us=number % 2, once=ends.get(each.id))
+            for each in taken
+        )
         assert all(driver.run(ops.Settle(worker, outcomes)))
         done |= {each.id for each in taken}
     driver.run(ops.Leave(worker, ("q",)))
 
 
+def _take_records(driver: RedisDriver, taken: list[ops.ClaimedJob]) -> dict[str, ops.OnceEnd]:
+    """One of two records for each job, and how those end that are taken."""
+    if not taken:
+        return {}
+    keys = [f"k{1 + n % 2}" for n in range(len(taken))]
+    claims = (
+        OnceClaim("task", key, b"p" * 32, each.id, each.token, "q") for key, each in zip(keys, taken, strict=True)
+    )
+    answers = driver.run(TakeOnce(tuple(claims)))
+    return {
+        each.id: ops.OnceEnd("task", key, answer.fence, "done", b"{}", keep_us=1)
+        for key, each, answer in zip(keys, taken, answers, strict=True)
+        if answer.status == "mine"
+    }
+
+
 def _look(driver: RedisDriver) -> None:
+    for key in ("k1", "k2"):
+        driver.run(LookOnce("task", key, "q"))
     assert [view.name for view in driver.run(ops.Queues())] == ["q"]
     for state in State:
         for view in listed(driver, state):
@@ -230,6 +263,8 @@ FIELDS: dict[str, tuple[Any, tuple[Any, ...]]] = {  # key: whose fields or membe
     "succeeded": (BAD_IDS, BAD_SCORES),
     "kept": (BAD_IDS, BAD_SCORES),
     "workers": ((*WORKERS, b"w\xff"), BAD_SCORES),
+    "once": (BAD_KEYS, BAD_ONCE),
+    "once_until": (BAD_KEYS, BAD_SCORES),
 } | {f"held:{worker}": (BAD_IDS, BAD_ROWS) for worker in WORKERS}
 
 

@@ -1,5 +1,6 @@
 """Scripts as only a real server can try them: forgotten, in a full server, in the slots of a cluster."""
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from headrace.drivers.redis import RedisDriver
 from headrace.errors import StoreFull, StoreMisconfigured, StoreUnavailable
 from headrace.stores.plan import Call, Step
 from headrace.stores.redis import RedisStore
-from headrace.stores.redis.keys import Keys, scripts
+from headrace.stores.redis.keys import SUFFIXES, Keys, scripts
 from headrace.testing import conformance
 from headrace.testing.clock import VirtualClock
 from tests.process.redis_jobs import ask, claim, drain, enqueue, job, open_driver, settle
@@ -255,5 +256,9 @@ def test_scripts_open_with_their_purpose_and_name_every_key() -> None:
         assert "\n-- KEYS: " in own or "\n-- KEYS:" in own, name
         assert "#!" not in text, name  # Redis 6.2 does not know it
     words: dict[str, Any] = {"library": texts["claim"].split("local call")[0]}
-    for suffix in ("jobs", "state", "ready", "due", "waiting", "running", "parked", "held:WORKER", "unique_of", "wake"):
-        assert f"--   {suffix} " in words["library"], suffix
+    for suffix in (*SUFFIXES, "held:WORKER"):
+        listed = suffix[:-1] + "0/1" if suffix[-1] in "01" else suffix
+        assert re.search(rf"^--   (\w+, )*{listed}[, ]", words["library"], re.MULTILINE), suffix
+    assert f"local STRIDE = {len(SUFFIXES)}\n" in texts["claim"]
+    places = dict(re.findall(r"(\w+) = KEYS\[at \+ (\d+)\]", texts["claim"]))
+    assert places == {suffix: str(place) for place, suffix in enumerate(SUFFIXES, 1)}
