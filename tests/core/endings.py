@@ -2,12 +2,14 @@
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 from headrace.core import endings, trail
 from headrace.core.backoff import Fixed
+from headrace.core.endings import Ending
 from headrace.core.operations import ClaimedJob, Outcome
 from headrace.core.retry import Retry
-from headrace.core.settle import SECOND, Ending, Policy, conclude
+from headrace.core.settle import SECOND, Policy, conclude
 from headrace.core.states import State
 from headrace.core.trail import EMPTY, Trail
 
@@ -15,7 +17,7 @@ NOW = 1_700_000_000 * SECOND
 JOB = ClaimedJob("job", "mail", 77, b"{}", None, NOW - SECOND, NOW - SECOND)
 
 
-def policy(retry: Retry | None = None, **options: int) -> Policy:
+def policy(retry: Retry | None = None, **options: Any) -> Policy:
     return Policy(retry or Retry(backoff=Fixed(10)), **options)
 
 
@@ -28,7 +30,7 @@ def end(ending: Ending, before: Trail = EMPTY, by: Policy | None = None, now_us:
 
 def rerun(make: Callable[[], Ending], by: Policy) -> tuple[list[float], Outcome, Trail]:
     """The delays until it fails, in seconds, and how it failed."""
-    kept, waits = EMPTY, []
+    kept, waits = EMPTY, list[float]()
     while len(waits) < 50:
         outcome, kept = end(make(), kept, by)
         if outcome.state is not State.SCHEDULED:
