@@ -246,6 +246,42 @@ def test_a_thousand_claims_are_a_handful_of_statements(driver: MySQLDriver) -> N
     assert (len(new), len(mixed)) == (4, 7), (new, mixed)
 
 
+def test_many_that_end_together_are_looked_at_one_by_one_only_where_one_is_not_its_jobs(driver: MySQLDriver) -> None:
+    """The quick way is taken back, and each is answered for itself."""
+    jobs = running(driver, *(f"{n:03}" for n in range(200)))
+    taken = take(driver, *(claim_of(each, f"k{each.id}") for each in jobs))
+    outcomes = [
+        done(each, one.fence + (each.id == "150"), f"k{each.id}") for each, one in zip(jobs, taken, strict=True)
+    ]
+    quick, quickly = noted(driver, ops.Settle("w", tuple(outcomes[:100])))
+    assert quick == [True] * 100
+    assert "once.close" in quickly
+    assert "settle.running" not in quickly
+    slow, slowly = noted(driver, ops.Settle("w", tuple(outcomes[100:])))
+    assert slow == [each.id != "150" for each in jobs[100:]]
+    assert slowly.index("once.close") < slowly.index("settle.unfinish") < slowly.index("settle.running")
+    assert slowly.count("once.close") == 2
+    assert len(slowly) < 20
+    states = {each.id: driver.run(LookOnce("task", f"k{each.id}")).state for each in jobs}  # type: ignore[union-attr]
+    assert states == {each.id: "held" if each.id == "150" else "done" for each in jobs}
+    assert [view.id for view in driver.run(ops.List(State.RUNNING)).jobs] == ["150"]
+
+
+def test_a_record_in_a_state_that_is_none_of_ours_is_free(
+    driver: MySQLDriver, mysql_url: str, unique_name: str
+) -> None:
+    (a,) = running(driver, "a")
+    fence = take(driver, claim_of(a))[0].fence
+    ask(mysql_url, f"update {unique_name}_once set state = %s, owner = %s, result = %s", *[b"\xff'\x00"] * 3)
+    view = driver.run(LookOnce("task", "k"))
+    assert view is not None
+    assert (view.state, view.fence, view.result) == ("free", fence, b"\xff'\x00")
+    again = take(driver, claim_of(a))[0]
+    assert again.status == "mine"
+    assert again.fence > fence
+    assert driver.run(ops.Settle("w", (done(a, again.fence),))) == [True]
+
+
 def test_the_longest_keys_fit_and_longer_ones_are_refused(driver: MySQLDriver) -> None:
     """Four bytes each; an index takes 3072."""
     scope, key = "\N{ROCKET}" * 250, "\N{ROCKET}" * 500
