@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Column, Integer, MetaData, String, Table
 
 from headrace.http import by_header
+from tests.contrib.serving import PATIENCE
 from tests.contrib.shop import Settings
+from tests.waiting import wait_until
 
 LEASE = 2  # seconds
 BIG = 300  # bytes: more than "tiny" keeps
@@ -40,8 +41,7 @@ class Site:
     def hold(self, name: str) -> None:
         """Say that we have come here, and wait for leave to go on."""
         (self.folder / f"{name}.held").touch()
-        while not (self.folder / f"{name}.go").exists():
-            time.sleep(0.005)
+        wait_until((self.folder / f"{name}.go").exists, PATIENCE, f"leave for {name}")
 
     def table(self) -> Table:
         """What handlers write in transactions of their own."""

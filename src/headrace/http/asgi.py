@@ -82,6 +82,7 @@ class IdempotencyMiddleware:
             logger.warning("an Idempotency-Key could not be checked: %s", error)
             if self._rules.settings.outage == "refuse":
                 raise Refused(answers.outage()) from error
+            head.scope[SCOPE_KEY] = None
             await self._web(head.scope, client.receive, send)
             return
         answer = self._rules.answer(taken)

@@ -11,11 +11,13 @@ from typing import Any
 from headrace.core.once_records import EndOnce, OnceClaim, RenewOnce
 from headrace.core.ports import Driver
 from headrace.errors import ConfigError, LeaseLost
-from headrace.http.answers import Stored
+from headrace.http import answers
+from headrace.http.answers import Refused, Stored
 from headrace.http.rules import Rules
 from headrace.transactions import Transactions, alend, lend
 
-SCOPE_KEY = "headrace.idempotency"  # where the scope of ASGI and WSGI's environ have it
+# Where the scope of ASGI and WSGI's environ have it; None where a request with a key runs unguarded, in an outage
+SCOPE_KEY = "headrace.idempotency"
 
 _lock = threading.Lock()  # one for all: it is held for moments only
 
@@ -159,3 +161,23 @@ def entered(request: IdempotentRequest) -> Iterator[None]:
 def current_request() -> IdempotentRequest | None:
     """The request with a key that this code runs for; None where there is no key, or no middleware."""
     return _current.get()
+
+
+def required_request(scope: Mapping[str, Any], header: str | None) -> IdempotentRequest:
+    """The request with a key that `scope`, or WSGI's environ, belongs to. `header` is its Idempotency-Key, if any.
+
+    Raises:
+        Refused: it has no key, or runs unguarded; holds the answer.
+        ConfigError: it has come past the middleware.
+    """
+    request: IdempotentRequest | None = scope.get(SCOPE_KEY)
+    if request is not None:
+        return request
+    if header is None:
+        raise Refused(answers.missing())
+    if SCOPE_KEY in scope:
+        raise Refused(answers.outage())
+    raise ConfigError(
+        "a request with an Idempotency-Key has come past the middleware: wrap the web app in IdempotencyMiddleware or "
+        "WSGIIdempotencyMiddleware, and name the request's method in its methods="
+    )

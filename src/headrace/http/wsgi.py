@@ -77,6 +77,7 @@ class WSGIIdempotencyMiddleware:
             logger.warning("an Idempotency-Key could not be checked: %s", error)
             if self._rules.settings.outage == "refuse":
                 raise Refused(answers.outage()) from error
+            environ[SCOPE_KEY] = None
             return self._web(environ, start_response)
         answer = self._rules.answer(taken)
         if answer is not None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.contrib.django.backend import HeadraceBackend
+    from headrace.contrib.django.idempotency import required_key
     from headrace.contrib.django.project import DjangoApp
 
     app: DjangoApp
 
-__all__ = ["HeadraceBackend", "app"]
+__all__ = ["HeadraceBackend", "app", "required_key"]
 
 
 def __getattr__(name: str) -> Any:
@@ -28,4 +29,8 @@ def __getattr__(name: str) -> Any:
         from headrace.contrib.django.backend import HeadraceBackend  # noqa: PLC0415
 
         return HeadraceBackend
+    if name == "required_key":
+        from headrace.contrib.django.idempotency import required_key  # noqa: PLC0415
+
+        return required_key
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
