@@ -51,7 +51,6 @@ def test_the_stepped_poll_of_three_minutes() -> None:
 @pytest.mark.parametrize(
     ("every", "options", "expected", "lasts"),
     [
-        ("alipay", {}, [0, 240, 840, 1440, 5040, 12240, 33840, 87840], 88_000),
         ("alipay", {"give_up_after": "1h"}, [0, 240, 840, 1440], 4_000),
         ("10s", {"max_polls": 3}, [0, 10, 20], 100),
         ("5s, 1m", {"give_up_after": 125.5}, [0, 5, 65, 125], 200),
