@@ -27,6 +27,13 @@ LOOKS = {
     **{f"lease {key}": LookOnce("", key) for key in OF_LEASES},
 }
 
+# What ends together, of "settle with once and then": jobs by their ids, and records by their names.
+TOGETHER = (
+    (("run",), ("run",)),
+    (("run3", "then", "then2"), ()),
+    (("lost2", "then4"), ("lost2",)),
+)
+
 Claims = Mapping[str, ops.ClaimedJob]
 
 

@@ -41,10 +41,9 @@ KEYS = tuple((queue, f"k-{id}") for id in IDS for queue in QUEUES)
 class World:
     """The claims that were made while it was filled."""
 
-    def __init__(self, harness: Harness, *, once: bool = True) -> None:
-        """Fill the harness' empty store. The same on every store, to the microsecond. `once`: with once records."""
+    def __init__(self, harness: Harness) -> None:
+        """Fill the harness' empty store. The same on every store, to the microsecond."""
         self.harness = harness
-        self.once = once
         self.claims: dict[str, ops.ClaimedJob] = {}
         harness.run(ops.Prepare())
         self._end()
@@ -93,25 +92,21 @@ class World:
 
     def _take(self, *names: str) -> None:
         """Each job takes the once record that is called like it."""
-        if self.once:
-            for id in names:
-                records.take(self.harness, records.of_job(self.claims[id], id))
+        for id in names:
+            records.take(self.harness, records.of_job(self.claims[id], id))
 
-    def _taken_to_end(self, id: str) -> ops.OnceEnd | None:
+    def _taken_to_end(self, id: str) -> ops.OnceEnd:
         """One that is stored together with the end of its job."""
-        if not self.once:
-            return None
         fence = records.take(self.harness, records.of_job(self.claims[id], id))
         keep_us = records.OVER_US if id == "kept" else records.DAY_US
         return records.end_of(id, fence, "failed" if id == "failed" else "done", keep_us=keep_us)
 
     def _lease(self, owner: str, *keys: str) -> None:
         """Records held by a lease; the free one is given back at once."""
-        if self.once:
-            for key in keys:
-                fence = records.take(self.harness, records.of_lease(owner, key))
-                if key == "free":
-                    assert self.harness.run(EndOnce(owner, records.end_of(key, fence, "free", scope="")))
+        for key in keys:
+            fence = records.take(self.harness, records.of_lease(owner, key))
+            if key == "free":
+                assert self.harness.run(EndOnce(owner, records.end_of(key, fence, "free", scope="")))
 
     def _wait(self) -> None:
         h = self.harness
@@ -130,8 +125,7 @@ def operations(world: World) -> Iterator[tuple[str, ops.Operation[object]]]:
     yield from _producers()
     yield from _workers(world)
     yield from _operators()
-    if world.once:
-        yield from records.operations(world.harness, world.claims)
+    yield from records.operations(world.harness, world.claims)
     yield "get", ops.Get("run")
     yield "list", ops.List(State.READY)
     yield "queues", ops.Queues()
