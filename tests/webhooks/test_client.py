@@ -4,6 +4,8 @@ import ssl
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from headrace.drivers.system import SystemClock
 from headrace.errors import AddressRefused, WebhookError
@@ -23,6 +25,24 @@ from tests.webhooks.receiver import (
 )
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+PIECES = [
+    b"HTTP/1.1 200 OK\r\n",
+    b"HTTP/1.1 103 Hints\r\n",
+    b"HTTP/1.1 ",
+    b"Content-Length: ",
+    b"Transfer-Encoding: chunked\r\n",
+    b"Retry-After: \xff\r\n",
+    b"\r\n",
+    b"\n",
+    b" ",
+    b"-1",
+    b"0",
+    b"5",
+    b"0x5",
+    b"ffffffffffffffffffff",
+    b"\x00",
+    b"success",
+]
 LOOPBACK = Guard(allow="127.0.0.1")
 
 
@@ -67,6 +87,11 @@ def test_a_request_arrives_as_it_is(receiver: Receiver) -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: -4\r\n\r\nok", Answer(200, b"ok")),
         (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\nok", Answer(200, b"ok")),
         (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", Answer(202)),
+        (
+            b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" * 3 + b"HTTP/1.1 200 OK\r\n\r\nsuccess",
+            Answer(200, b"success"),
+        ),
+        (b"HTTP/1.1 101 Switching Protocols\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", Answer(101)),
         (b"HTTP/1.1 500 \xff\xfe\r\nX: \xff\r\n\r\n", Answer(500)),
     ],
 )
@@ -113,8 +138,15 @@ def test_no_redirect_is_followed(receiver: Receiver, status: int, location: str)
         dripping(b""),
         dripping(b"HTTP/1.1 200 OK\r\nX-"),
         dripping(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        dripping(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
     ],
-    ids=["not a word", "a status line, slowly", "a header, slowly", "100 Continue, for ever"],
+    ids=[
+        "not a word",
+        "a status line, slowly",
+        "a header, slowly",
+        "100 Continue, for ever",
+        "103 Early Hints, for ever",
+    ],
 )
 def test_no_receiver_is_waited_for_beyond_the_timeout(receiver: Receiver, behaviour: Behaviour) -> None:
     receiver.behaviour = behaviour
@@ -217,3 +249,19 @@ def test_a_handshake_that_never_ends_is_left_in_time(
         post(f"https://127.0.0.1:{full()}/", tls=certified[1], timeout=0.3)
     with pytest.raises(WebhookError):  # it answers in plain text
         post(receiver.url().replace("http:", "https:"), tls=certified[1], timeout=0.3)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.binary(max_size=200)
+    | st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join)
+    | st.lists(st.sampled_from(PIECES), max_size=12).map(lambda pieces: PIECES[0] + b"".join(pieces))
+)
+def test_whatever_comes_back_is_an_answer_or_an_error(receiver: Receiver, said: bytes) -> None:
+    receiver.behaviour = saying(said)
+    try:
+        answer = post(receiver.url())
+    except WebhookError:
+        return
+    assert 100 < answer.status < 1000
+    assert len(answer.body) <= BODY_BYTES

@@ -144,6 +144,15 @@ def test_no_more_than_four_addresses_are_tried() -> None:
     assert len(guard().addresses(guard().check("https://many.example/"))) == 4
 
 
+def test_the_families_take_turns() -> None:
+    """A machine whose IPv6 leads nowhere comes to the IPv4 addresses in time."""
+    six = [f"2606:4700::{n}" for n in range(1, 9)]
+    named = guard(resolver=Names(both_example=[*six, "1.1.1.1", "8.8.8.8"], one_example=six))
+    found = named.addresses(named.check("https://both.example/"))
+    assert list(map(str, found)) == [six[0], "1.1.1.1", six[1], "8.8.8.8"]
+    assert len(named.addresses(named.check("https://one.example/"))) == 4
+
+
 @pytest.mark.parametrize(
     "allow",
     ["10.0.0.0/8", "10.1.2.3", ["10.1.2.3/32"], [ip_network("10.1.0.0/16")], "inside.example", ["INSIDE.example."]],

@@ -1,5 +1,6 @@
 """The body of a webhook, and which secrets sign it."""
 
+import base64
 import dataclasses
 import json
 from datetime import UTC, datetime
@@ -12,10 +13,10 @@ import pytest
 from headrace.errors import ConfigError, InvalidArguments, PayloadTooLarge
 from headrace.webhooks.keyring import Keyring, Secrets
 from headrace.webhooks.payload import body_of, checked_content_type, checked_event
-from headrace.webhooks.signature import new_secret
+from headrace.webhooks.signature import PREFIX
 
 NOW_US = 1_796_040_000_123_456
-ONE, TWO = new_secret(), new_secret()
+ONE, TWO = (PREFIX + base64.b64encode(letter * 24).decode() for letter in (b"1", b"2"))
 
 
 @dataclasses.dataclass

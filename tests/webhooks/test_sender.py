@@ -3,7 +3,6 @@
 import json
 import logging
 import sqlite3
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,31 +10,19 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.errors import AddressRefused, ConfigError, InvalidArguments, PayloadTooLarge, WrongColour
-from headrace.webhooks import Answer, Delivery, Guard, Webhooks, new_secret, verify
+from headrace.errors import ConfigError
+from headrace.webhooks import Answer, Delivery, new_secret, verify
 from tests.waiting import await_until
+from tests.webhooks.hooks import SECRET, collecting, webhooks
 from tests.webhooks.receiver import Receiver, answering, hanging, resetting, saying
 from tests.worker.working import ended, state_of, working
 
-SECRET = new_secret()
 BUSY, DONE, GONE = answering("503 Busy", b"not now"), answering("204 No Content"), answering("410 Gone", b"no more")
-QUICKLY = {"schedule": "10ms x50, 1h", "give_up_after": "10h"}
 
 
 @pytest.fixture
 def app() -> Headrace:
     return Headrace("memory://")
-
-
-def webhooks(app: Headrace, **options: Any) -> Webhooks:
-    return Webhooks(app, **{"secret": SECRET, "allow": "127.0.0.1", **QUICKLY, **options})
-
-
-def collecting(hook: Callable[[Callable[[Delivery], None]], Any]) -> list[Delivery]:
-    """What a hook is handed."""
-    found: list[Delivery] = []
-    hook(found.append)
-    return found
 
 
 async def test_it_is_sent_until_the_receiver_has_taken_it(app: Headrace, receiver: Receiver) -> None:
@@ -58,7 +45,7 @@ async def test_it_is_sent_until_the_receiver_has_taken_it(app: Headrace, receive
     assert [verify(SECRET, request.headers, request.body) for request in receiver.requests] == [job.id] * 6
     body = receiver.requests[0].body
     assert json.loads(body) | {"timestamp": ""} == {"type": "order.paid", "timestamp": "", "data": {"order": 17}}
-    assert delivered == [Delivery(job.id, receiver.url(), "shop-17", "order.paid", body.decode(), "204")]
+    assert delivered == [Delivery(job.id, receiver.url(), "shop-17", "order.paid", body.decode(), said="204")]
     assert given_up == []
     assert await state_of(app, job.id) == "gone"
 
@@ -132,7 +119,7 @@ async def test_a_receiver_that_is_gone_is_sent_nothing_more(app: Headrace, recei
         cancelled = await ended(app, second.id, "cancelled")
     assert found.failure == "cancelled (Cancel: the endpoint shop-17 wants no more: 410 no more)"
     assert cancelled.failure == "cancelled (Cancel: the endpoint shop-17 is not enabled)"
-    assert disabled == [Delivery(first.id, receiver.url(), "shop-17", None, '{"n":1}', "410 no more")]
+    assert disabled == [Delivery(first.id, receiver.url(), "shop-17", None, '{"n":1}', said="410 no more")]
     assert len(receiver.requests) == 1
     assert delivered == given_up == []
 
@@ -165,6 +152,25 @@ async def test_when_the_schedule_is_over_it_is_given_up(app: Headrace, receiver:
     assert given_up == [Delivery(job.id, receiver.url(), "shop-17", "e", body)]
     assert len(receiver.requests) == 3
     assert delivered == []
+
+
+async def test_what_was_given_up_is_sent_again_under_its_old_id(app: Headrace, receiver: Receiver) -> None:
+    hooks = webhooks(app, schedule="10ms", give_up_after="1h", max_polls=1)
+    delivered, given_up = collecting(hooks.on_delivered), collecting(hooks.on_given_up)
+    receiver.script, receiver.behaviour = [BUSY, BUSY], DONE
+    first = await hooks.asend(receiver.url(), b"a=1", id="order-17", content_type="text/plain", endpoint="shop-17")
+    async with working(app):
+        await await_until(lambda: given_up)
+        second = await hooks.aresend(given_up[0])
+        await await_until(lambda: len(given_up) == 2)
+        third = await hooks.aresend(given_up[1])
+        await await_until(lambda: delivered)
+    assert len({first.id, second.id, third.id}) == 3
+    sent = [(request.headers["webhook-id"], request.headers["content-type"]) for request in receiver.requests]
+    assert sent == [("order-17", "text/plain")] * 3
+    assert len({request.body for request in receiver.requests}) == 1
+    assert given_up == [Delivery("order-17", receiver.url(), "shop-17", None, "a=1", "text/plain")] * 2
+    assert delivered == [Delivery("order-17", receiver.url(), "shop-17", None, "a=1", "text/plain", "204")]
 
 
 async def test_the_word_success_is_waited_for(app: Headrace, receiver: Receiver) -> None:
@@ -283,6 +289,8 @@ def test_it_commits_with_the_data(tmp_path: Path, receiver: Receiver) -> None:
 def test_a_copy_has_its_options(app: Headrace) -> None:
     hooks = webhooks(app)
     later = hooks.using(run_after=60, tags=["a"], tenant="acme")
+    with pytest.raises(ConfigError, match="full stop"):
+        hooks.using(id="a.b")
     job, plain = later.send("https://shop.example/", {}), hooks.send("https://shop.example/", {})
     found, other = app.jobs.get(job.id), app.jobs.get(plain.id)
     assert found is not None
@@ -290,80 +298,3 @@ def test_a_copy_has_its_options(app: Headrace) -> None:
     assert other is not None
     assert (found.state, found.envelope.tags, found.envelope.tenant) == ("scheduled", ("a",), "acme")
     assert other.state == "ready"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ({"url": "http://169.254.169.254/latest/"}, AddressRefused),
-        ({"url": "http://localhost:8025/", "payload": {}}, None),
-        ({"url": "ftp://shop.example/"}, AddressRefused),
-        ({"payload": float("nan")}, InvalidArguments),
-        ({"payload": "x" * 20_000}, PayloadTooLarge),
-        ({"id": "a.b"}, ConfigError),
-        ({"id": ""}, ConfigError),
-        ({"event": "a b"}, ConfigError),
-        ({"endpoint": ""}, ConfigError),
-        ({"content_type": "json"}, ConfigError),
-        ({"payload": b"{}", "event": "order.paid"}, ConfigError),
-    ],
-)
-def test_what_can_be_seen_at_once_is_refused_at_once(
-    app: Headrace, arguments: dict[str, Any], error: type[Exception] | None
-) -> None:
-    hooks = webhooks(app)
-    arguments = {"url": "https://shop.example/", "payload": {}, **arguments}
-    if error is None:  # a name is looked up at the attempt
-        assert hooks.send(**arguments).status == "new"
-    else:
-        with pytest.raises(error):
-            hooks.send(**arguments)
-        assert app.jobs.list(state="ready").jobs == ()
-
-
-def test_an_endpoint_without_a_secret_is_refused_at_once(app: Headrace) -> None:
-    hooks = webhooks(app, secret={"a": SECRET})
-    assert hooks.send("https://shop.example/", {}, endpoint="a").status == "new"
-    with pytest.raises(ConfigError, match="has none for the endpoint 'b'"):
-        hooks.send("https://shop.example/", {}, endpoint="b")
-
-
-async def test_in_a_loop_send_names_its_twin(app: Headrace) -> None:
-    with pytest.raises(WrongColour, match="aenqueue"):
-        webhooks(app).send("https://shop.example/", {})
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"secret": "plain"},
-        {"timeout": 0},
-        {"allow": "10.0.0.0/99"},
-        {"guard": Guard()},
-        {"success": "3xx"},
-        {"headers": {"Host": "x"}},
-        {"schedule": "1s", "give_up_after": None},
-        {"schedule": "sometimes"},
-        {"queue": "a b"},
-    ],
-)
-def test_settings_that_cannot_be_meant_are_refused(app: Headrace, options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        webhooks(app, **options)
-
-
-def test_two_senders_have_two_names(app: Headrace) -> None:
-    webhooks(app)
-    with pytest.raises(ConfigError, match="give these webhooks another name="):
-        webhooks(app)
-    webhooks(app, name="other")
-    assert {"webhooks", "other"} <= set(app.tasks)
-
-
-def test_each_hook_is_there_once(app: Headrace) -> None:
-    hooks = webhooks(app)
-    for hook in (hooks.on_delivered, hooks.on_given_up, hooks.on_disabled):
-        hook(print)
-        with pytest.raises(ConfigError, match="already"):
-            hook(print)
-    assert {"webhooks.delivered", "webhooks.given_up", "webhooks.disabled"} <= set(app.tasks)

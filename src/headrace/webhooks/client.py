@@ -128,6 +128,7 @@ class _Line:
     def __init__(self, line: socket.socket, deadline: _Deadline) -> None:
         self._line = line
         self._deadline = deadline
+        self._incoming = _Buffered(_Incoming(line, deadline), BUFFER)
 
     def sendall(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -136,10 +137,17 @@ class _Line:
             rest = rest[self._line.send(rest) :]
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Incoming(self._line, self._deadline), BUFFER)
+        return self._incoming
 
     def close(self) -> None:
         """Whoever opened the socket closes it: the answer is still being read when the request's end comes."""
+
+
+class _Buffered(io.BufferedReader):
+    """One for all answers to a request: what was read of the next one must not go with the one before it."""
+
+    def close(self) -> None:
+        """The socket is closed by whoever opened it."""
 
 
 class _Incoming(io.RawIOBase):
@@ -168,9 +176,17 @@ def _exchange(line: _Line, target: Target, headers: Mapping[str, str], body: byt
     connection.sock = cast("socket.socket", line)
     fixed = {"Host": target.authority, "Accept-Encoding": "identity", "Connection": "close"}
     connection.request("POST", target.path, body, {**fixed, **headers})
-    response = connection.getresponse()
+    response = _response(line)
+    while 101 < response.status < 200:  # "early hints" and the like: the answer is yet to come
+        response = _response(line)
     text, whole = _body_of(response)
     return Answer(response.status, text, whole, response.headers.get("Retry-After"))
+
+
+def _response(line: _Line) -> http.client.HTTPResponse:
+    response = http.client.HTTPResponse(cast("socket.socket", line), method="POST")
+    response.begin()
+    return response
 
 
 def _body_of(response: http.client.HTTPResponse) -> tuple[bytes, bool]:

@@ -11,6 +11,7 @@ import re
 import socket
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from itertools import zip_longest
 from typing import Protocol
 from urllib.parse import SplitResult, urlsplit
 
@@ -136,7 +137,7 @@ class Guard:
             raise WebhookError(f"the host {target.host} has no address")
         for address in found:
             self._check(target, address)
-        return found[:MOST_ADDRESSES]
+        return _alternating(found)[:MOST_ADDRESSES]
 
     def _check(self, target: Target, address: Address) -> None:
         allowed = _bare(target.host) in self._names or any(
@@ -151,6 +152,13 @@ class Guard:
         if not allowed and self._ports is not None and target.port not in self._ports:
             known = ", ".join(map(str, sorted(self._ports)))
             raise AddressRefused(f"the port {target.port} of its URL is none of {known}; see ports= and allow=")
+
+
+def _alternating(found: list[Address]) -> list[Address]:
+    """One of each family after the other, the first one's first: where one leads nowhere, the next is of the other."""
+    first = found[0].version
+    families = ([one for one in found if one.version == first], [one for one in found if one.version != first])
+    return [one for pair in zip_longest(*families) for one in pair if one is not None]
 
 
 def _target(url: str) -> Target:

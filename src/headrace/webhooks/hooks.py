@@ -10,6 +10,8 @@ import msgspec
 
 from headrace.context import current_job
 
+JSON = "application/json"
+
 
 class Delivery(msgspec.Struct, frozen=True):
     """What the hooks are handed: one webhook, at its end."""
@@ -19,11 +21,30 @@ class Delivery(msgspec.Struct, frozen=True):
     endpoint: str
     event: str | None
     body: str
+    content_type: str = JSON
     said: str = ""  # the last answer in one line; empty in on_given_up
 
 
+class Stored(msgspec.Struct, frozen=True):
+    """A webhook as it lies in its job."""
+
+    url: str
+    body: str
+    event: str | None = None
+    content_type: str = JSON
+    id: str | None = None  # None: that of the job
+
+    def own_id(self) -> str:
+        """Its id, in its own job or in one that its end has set off: no id of a webhook has a slash in it."""
+        return self.id or current_job().id.partition("/")[0]
+
+    def delivery(self, endpoint: str, said: str = "") -> Delivery:
+        """What the hooks are handed."""
+        return Delivery(self.own_id(), self.url, endpoint, self.event, self.body, self.content_type, said)
+
+
 def taking(function: Callable[[Delivery], Any]) -> Callable[..., Any]:
-    """`function` as the function of a task, which workers may find with other annotations than ours."""
+    """`function` as the function of a task, whatever its parameter is called and annotated with."""
 
     def run(delivery: Delivery) -> Any:
         return function(delivery)
@@ -37,11 +58,11 @@ def taking(function: Callable[[Delivery], Any]) -> Callable[..., Any]:
 def handing(function: Callable[[Delivery], Any]) -> Callable[..., Any]:
     """`function` as a hook of the poll, which takes the poll's arguments and its final value."""
 
-    def run(url: str, endpoint: str, event: str | None, body: str, result: str) -> Any:
-        return function(Delivery(_id(), url, endpoint, event, body, result))
+    def run(endpoint: str, webhook: Stored, result: str) -> Any:
+        return function(webhook.delivery(endpoint, result))
 
-    async def arun(url: str, endpoint: str, event: str | None, body: str, result: str) -> Any:
-        return await function(Delivery(_id(), url, endpoint, event, body, result))
+    async def arun(endpoint: str, webhook: Stored, result: str) -> Any:
+        return await function(webhook.delivery(endpoint, result))
 
     return arun if inspect.iscoroutinefunction(function) else run
 
@@ -49,15 +70,10 @@ def handing(function: Callable[[Delivery], Any]) -> Callable[..., Any]:
 def handing_unsaid(function: Callable[[Delivery], Any]) -> Callable[..., Any]:
     """The same without a final value: the schedule ended without one."""
 
-    def run(url: str, endpoint: str, event: str | None, body: str) -> Any:
-        return function(Delivery(_id(), url, endpoint, event, body))
+    def run(endpoint: str, webhook: Stored) -> Any:
+        return function(webhook.delivery(endpoint))
 
-    async def arun(url: str, endpoint: str, event: str | None, body: str) -> Any:
-        return await function(Delivery(_id(), url, endpoint, event, body))
+    async def arun(endpoint: str, webhook: Stored) -> Any:
+        return await function(webhook.delivery(endpoint))
 
     return arun if inspect.iscoroutinefunction(function) else run
-
-
-def _id() -> str:
-    """The id of the webhook whose end set off the running job: no id of a webhook has a slash in it."""
-    return current_job().id.partition("/")[0]

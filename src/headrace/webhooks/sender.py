@@ -18,10 +18,11 @@ from headrace.core.verdict import Cancel, Pending
 from headrace.drivers.system import SystemClock
 from headrace.errors import ConfigError
 from headrace.options import checked_texts
+from headrace.sending import refuse_in_loop
 from headrace.webhooks.addresses import Network
 from headrace.webhooks.courier import Courier, Message
 from headrace.webhooks.guard import Guard
-from headrace.webhooks.hooks import Delivery, handing, handing_unsaid, taking
+from headrace.webhooks.hooks import JSON, Delivery, Stored, handing, handing_unsaid, taking
 from headrace.webhooks.judging import Again, Gone, Success
 from headrace.webhooks.keyring import Keyring, Secrets
 from headrace.webhooks.payload import MOST_BYTES, body_of, checked_content_type, checked_event
@@ -30,7 +31,6 @@ from headrace.webhooks.signature import checked_message_id
 logger = logging.getLogger("headrace.webhooks")
 
 NAMES_S = 30.0  # what the DNS may take on top of an attempt's timeout before the attempt is given up
-JSON = "application/json"
 
 
 Hook = TypeVar("Hook", bound=Callable[[Delivery], Any])
@@ -113,17 +113,10 @@ class Webhooks:
         if guard is not None and allow:
             raise ConfigError("allow and guard are both given: give allow= to the Guard")
         self._guard = guard or Guard(allow=allow)
-        self._courier = Courier(
-            self._guard,
-            app.clock,
-            success=success,
-            timeout=timeout_s,
-            headers=headers,
-            tls=tls,
-        )
+        self._courier = Courier(self._guard, app.clock, success=success, timeout=timeout_s, headers=headers, tls=tls)
         ends = {"give_up_after": give_up_after, "max_polls": options.pop("max_polls", None)}
         self._schedule = polling(schedule, **ends, jitter=options.pop("jitter", None))
-        options = {"log": ("endpoint", "event"), "timeout": timeout_s + NAMES_S, **ends, **options}
+        options = {"log": ("endpoint",), "timeout": timeout_s + NAMES_S, **ends, **options}
         # jitter is added below: a poll's would put off the first attempt too, and that one is to be at once
         poll = app.poll(every=schedule, jitter=0, name=name, queue=queue, **options)
         self._task: Any = poll(self._attempt())
@@ -137,6 +130,8 @@ class Webhooks:
         Raises:
             ConfigError: as `Task.using`.
         """
+        if options.get("id") is not None:
+            checked_message_id(options["id"])
         changed = copy.copy(self)
         changed._task = self._task.using(**options)  # noqa: SLF001 - of the same class
         return changed
@@ -171,10 +166,10 @@ class Webhooks:
             ConfigError: an id, an event or a content type that is none, or no secret for this endpoint.
             WrongColour: called inside a running event loop.
         """
-        task, arguments = self._ready(
-            url, payload, event=event, endpoint=endpoint, id=id, content_type=content_type, transaction=transaction
-        )
-        job: Job = task.enqueue(**arguments)
+        refuse_in_loop("send", "asend")
+        webhook = self._webhook(url, payload, event, content_type)
+        task, endpoint = self._ready(url, endpoint, id, transaction)
+        job: Job = task.enqueue(endpoint, webhook)
         return job
 
     async def asend(
@@ -189,55 +184,60 @@ class Webhooks:
         transaction: Any = None,
     ) -> Job:
         """The same, awaited."""
-        task, arguments = self._ready(
-            url, payload, event=event, endpoint=endpoint, id=id, content_type=content_type, transaction=transaction
-        )
-        job: Job = await task.aenqueue(**arguments)
+        webhook = self._webhook(url, payload, event, content_type)
+        task, endpoint = self._ready(url, endpoint, id, transaction)
+        job: Job = await task.aenqueue(endpoint, webhook)
         return job
 
-    def _ready(
-        self,
-        url: str,
-        payload: Any,
-        *,
-        event: str | None,
-        endpoint: str | None,
-        id: str | None,
-        content_type: str,
-        transaction: Any,
-    ) -> tuple[Any, dict[str, Any]]:
+    def resend(self, delivery: Delivery, *, transaction: Any = None) -> Job:
+        """Send a webhook that has ended once more, from the start of the schedule, with its old id and body.
+
+        For one that was given up, say. Each call makes a new job; a receiver that has had the id can tell.
+
+        Raises:
+            AddressRefused, ConfigError, WrongColour: as `send`.
+        """
+        refuse_in_loop("resend", "aresend")
+        task, endpoint = self._ready(delivery.url, delivery.endpoint, None, transaction)
+        job: Job = task.enqueue(endpoint, _stored(delivery))
+        return job
+
+    async def aresend(self, delivery: Delivery, *, transaction: Any = None) -> Job:
+        """The same, awaited."""
+        task, endpoint = self._ready(delivery.url, delivery.endpoint, None, transaction)
+        job: Job = await task.aenqueue(endpoint, _stored(delivery))
+        return job
+
+    def _webhook(self, url: str, payload: Any, event: str | None, content_type: str) -> Stored:
+        body = body_of(payload, checked_event(event), self._app.clock.unix_us(), self._most_bytes)
+        return Stored(url, body, event, checked_content_type(content_type))
+
+    def _ready(self, url: str, endpoint: str | None, id: str | None, transaction: Any) -> tuple[Any, str]:
+        """The task to enqueue, and the endpoint, once nothing speaks against either."""
         self._guard.check(url)
         endpoint = checked_texts("endpoint", (url if endpoint is None else endpoint,))[0]
         self._keyring.refuse_unknown(endpoint)
-        checked_event(event)
-        arguments = {
-            "url": url,
-            "body": body_of(payload, event, self._app.clock.unix_us(), self._most_bytes),
-            "endpoint": endpoint,
-            "event": event,
-            "content_type": checked_content_type(content_type),
-        }
         task = self._task
         if id is not None:
             task = task.using(id=checked_message_id(id))
-        return (task if transaction is None else task.using(transaction=transaction)), arguments
+        return (task if transaction is None else task.using(transaction=transaction)), endpoint
 
     # -- delivering
 
     def _attempt(self) -> Callable[..., Pending | Cancel | str]:
         """The query of the poll: the message is handed over, and the answer says whether it has been taken."""
 
-        def deliver(url: str, body: str, endpoint: str, event: str | None, content_type: str) -> Pending | Cancel | str:
-            id = current_job().id
+        def deliver(endpoint: str, webhook: Stored) -> Pending | Cancel | str:
             if self._enabled is not None and not self._enabled(endpoint):
                 return Cancel(f"the endpoint {endpoint} is not enabled")
-            found = self._courier.deliver(Message(id, url, body.encode(), content_type), self._keyring.find(endpoint))
+            message = Message(webhook.own_id(), webhook.url, webhook.body.encode(), webhook.content_type)
+            found = self._courier.deliver(message, self._keyring.find(endpoint))
             if isinstance(found, Again):
                 return self._again(found)
             if isinstance(found, Gone):
-                self._tell_disabled(Delivery(id, url, endpoint, event, body, found.said))
+                self._tell_disabled(webhook.delivery(endpoint, found.said))
                 return Cancel(f"the endpoint {endpoint} wants no more: {found.said}")
-            logger.info("webhook %s to %s: %s", id, endpoint, found.said)
+            logger.info("webhook %s to %s: %s", message.id, endpoint, found.said)
             return found.said
 
         return deliver
@@ -252,7 +252,7 @@ class Webhooks:
     def _tell_disabled(self, delivery: Delivery) -> None:
         """Before the delivery ends: a worker that dies in between comes here again, and the id makes one job of two."""
         for task in self._disabled:
-            task.using(id=f"{delivery.id}/disabled").enqueue(delivery)
+            task.using(id=f"{current_job().id}/disabled").enqueue(delivery)
 
     # -- hooks
 
@@ -289,6 +289,10 @@ class Webhooks:
         options = {"name": f"{self._name}.disabled", "queue": self._task.queue}
         self._disabled.append(self._app.task(**options)(taking(function)))
         return function
+
+
+def _stored(delivery: Delivery) -> Stored:
+    return Stored(delivery.url, delivery.body, delivery.event, delivery.content_type, checked_message_id(delivery.id))
 
 
 def _positive(name: str, value: Duration) -> float:
