@@ -36,7 +36,8 @@ replace into headrace_once (scope, fingerprint, state, owner, token, lease_until
 
 -- name: close
 -- The ends of records, in one statement, where they are held by those who end them. `state` is set last: the others look
--- at it.
+-- at it. MySQL would rather have an alias than values(), but neither MariaDB nor MySQL before 8.0.19 knows that; what it
+-- warns of goes unheard, since another statement follows in the same packet.
 insert into headrace_once (scope, owner, token, fence, state, until_us, `key`, result) values :rows
 on duplicate key update
     result = case
