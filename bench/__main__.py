@@ -28,6 +28,7 @@ QUICK: dict[str, Any] = {
     "watch": 20.0,
     "settled": 0.5,
     "idle": 1.0,
+    "polls": 2_000,
     "samples": 20,
     "bloat_jobs": 2_000,
     "bloat_waves": 2,
@@ -59,6 +60,7 @@ def parse(words: list[str]) -> argparse.Namespace:
         "--profiles", type=names, metavar="NAMES", help="of the crash workload: default,reliable (default)"
     )
     cli.add_argument("--watch", type=float, help="longest time to watch for recovery after a crash, seconds (240)")
+    cli.add_argument("--polls", type=int, help="polls waiting beside an idle worker (100000)")
     cli.add_argument("--bloat-jobs", type=int, help="jobs of the bloat workload, in 10 waves (1000000)")
     cli.add_argument("--quick", action="store_true", help="tiny numbers: does everything work? Never quote these")
     cli.add_argument("--report", action="store_true", help=f"write {REPORT.relative_to(ROOT)} at the end")
@@ -81,7 +83,8 @@ def settings_of(given: argparse.Namespace) -> Settings:
     settings = Settings(work=given.work_dir.resolve(), verbose=given.verbose)
     if given.quick:
         settings = dataclasses.replace(settings, **QUICK)
-    changes: dict[str, Any] = {name: getattr(given, name) for name in ("seconds", "repeat", "watch", "bloat_jobs")}
+    alike = ("seconds", "repeat", "watch", "bloat_jobs", "polls")
+    changes: dict[str, Any] = {name: getattr(given, name) for name in alike}
     changes["depths"] = tuple(sorted(map(int, given.depths))) if given.depths else None
     changes["profiles"] = tuple(given.profiles) if given.profiles else None
     return dataclasses.replace(settings, **{name: value for name, value in changes.items() if value is not None})

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bench import processes
+
 READY_S = 30.0
 STOP_S = 20.0
 BUFFERS_MB = 256
@@ -78,6 +80,10 @@ class Database:
     def sizes(self) -> dict[str, int]:
         """Bytes of `tables` and `indexes`; `dead`: what nobody needs any more and nobody has cleared away yet."""
         raise NotImplementedError
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the server's processes so far."""
+        return 0.0 if self.process is None else processes.cpu_seconds(self.process.pid)
 
     def client(self) -> list[object]:
         """A program that reads statements from its input and answers each at once."""

@@ -14,25 +14,55 @@ SHALLOW = 10_000  # a queue of up to so many jobs is filled anew for each round
 DEEPEST_PEER = 100_000  # most peers take minutes to fill a queue beyond it
 DRAINED = 5_000  # at least so many: fewer are over before the worker has warmed up
 SAMPLE_S = 0.1
+POLLED_S = 300.0
+LOOK_S = 0.5
 
 
 def idle(subject: Subject) -> Answer:
     """Memory, processor time and store operations of a worker with default settings that has nothing to do."""
     subject.fresh()
-    seconds = subject.settings.idle
+    return _idle(subject, subject.settings.idle)
+
+
+def _idle(subject: Subject, seconds: float) -> Answer:
+    subject.forget_runs()
+    store = subject.store
     with subject.worker("default") as process:
         subject.produce(5, profile="default")
         if not subject.record.wait(5, 60):
             raise Failed(f"{len(subject.record)} of 5 jobs ran")
         time.sleep(min(2.0, seconds))
-        used, cpu, operations = memory(process.pid), cpu_seconds(process.pid), subject.store.operations()
+        operations = store.operations()
+        used, cpu, store_cpu = memory(process.pid), cpu_seconds(process.pid), store.cpu_seconds()
         time.sleep(seconds)
         return {
             **used,
             "processes": len(tree(process.pid)),
             "cpu_percent": (cpu_seconds(process.pid) - cpu) * 100 / seconds,
-            "store_ops_per_s": (subject.store.operations() - operations) / seconds,
+            "store_cpu_percent": (store.cpu_seconds() - store_cpu) * 100 / seconds,
+            "store_ops_per_s": (store.operations() - operations) / seconds,
         }
+
+
+def polls(subject: Subject) -> Answer | None:
+    """The same with many polls waiting for their second query, beside an empty store; watched for twice as long."""
+    if not subject.variant.ours or subject.variant.job == "sync":
+        return None
+    count, seconds = subject.settings.polls, 2 * subject.settings.idle
+    subject.fresh()
+    empty = _idle(subject, seconds)
+    subject.fresh()
+    subject.fill(count, 0, "poll")
+    with subject.worker("throughput"):
+        if not subject.record.wait(count, POLLED_S):
+            raise Failed(f"{len(subject.record)} of {count} polls asked")
+        if not until(lambda: subject.call("remaining")["scheduled"] == count, POLLED_S, pause=LOOK_S):
+            raise Failed(f"of {count} polls {subject.call('remaining')['scheduled']} are waiting")
+    stamps = sorted(entry.at for entry in subject.record.read())
+    answer = _idle(subject, seconds) | {"n": count, "first_queries": (count - 1) / (stamps[-1] - stamps[0])}
+    if (waiting := subject.call("remaining")["scheduled"]) != count:
+        raise Failed(f"of {count} polls {waiting} are waiting")
+    return answer | {"empty": empty}
 
 
 def depth(subject: Subject) -> Answer:

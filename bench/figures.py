@@ -28,6 +28,8 @@ def figures(results: dict[str, Any]) -> list[Measured]:
     answer = [*_redis(entries), *_sqlite(entries), *_postgres(entries), *_mysql(entries)]
     for store in STORES:
         answer += [*_depth(entries, store), _growth(entries, store)]
+    for store in STORES:
+        answer += [_once(entries, store), *_post(entries, store), _polls(entries, store)]
     for variant in ("headrace-sqlite-sync", "headrace-postgres-sync", "headrace-mysql"):
         answer += [*_orders(entries, variant), *_relay(entries, variant)]
     for store in ("sqlite", "postgres", "mysql"):
@@ -121,6 +123,30 @@ def _growth(entries: Entries, store: str) -> Measured:
     entry = entries.get(variant, {}).get("memory") or {}
     name = f"{STORES[store]}: growth of a worker's memory over {entry.get('n', 200_000):,} jobs"
     return _most(entries, name, (variant, "memory", "growth_percent"), 5, "%")
+
+
+def _once(entries: Entries, store: str) -> Measured:
+    name = f"{STORES[store]}: no-op drain of a task with once=, beside the same jobs without"
+    found = entries.get(f"headrace-{store}", {}).get("once") or {}
+    if "ratio" not in found:
+        return _missing(name, "at least 0.50x")
+    shown = f"{found['ratio']:.2f}x ({found['median']:,.0f}/s, {found['plain']['median']:,.0f}/s)"
+    return Measured(name, "at least 0.50x", found["ratio"], shown, found["ratio"] >= 0.5)
+
+
+def _post(entries: Entries, store: str) -> Iterable[Measured]:
+    """Asked for where a request costs no round trip to a database's server that syncs each commit."""
+    most = 1 if store in {"redis", "sqlite"} else None
+    name = f"{STORES[store]}: what the Idempotency-Key middleware adds to a POST"
+    yield _most(entries, f"{name}, p50", (f"headrace-{store}", "http", "added_p50_ms"), most, "ms")
+    yield _most(entries, f"{name}, p99", (f"headrace-{store}", "http", "added_p99_ms"), None, "ms")
+
+
+def _polls(entries: Entries, store: str) -> Measured:
+    variant = f"headrace-{store}"
+    entry = entries.get(variant, {}).get("polls") or {}
+    name = f"{STORES[store]}: idle worker beside {entry.get('n', 100_000):,} waiting polls"
+    return _most(entries, name, (variant, "polls", "cpu_percent"), 2, "% CPU")
 
 
 def _orders(entries: Entries, variant: str) -> Iterable[Measured]:

@@ -25,7 +25,20 @@ SYSTEMS = (
         "awa-pg",
         "procrastinate",
     ),
-    *("redis", "hiredis", "coredis", "ioredis", "psycopg", "asyncpg", "asyncmy", "msgspec", "uvloop", "python", "node"),
+    *(
+        "redis",
+        "hiredis",
+        "coredis",
+        "ioredis",
+        "psycopg",
+        "asyncpg",
+        "asyncmy",
+        "msgspec",
+        "uvicorn",
+        "uvloop",
+        "python",
+        "node",
+    ),
 )
 NOTES = """\
 How to read it: rates are jobs per second, the median of the runs, with the range where it exceeds 10 %. Drains and
@@ -54,6 +67,9 @@ def render(results: dict[str, Any]) -> str:
         _footprint(measured),
         _memory(measured),
         _depth(measured),
+        _once(measured),
+        _http(measured),
+        _polls(measured),
         _transactions(measured),
         _relay(measured),
         _foreign(measured),
@@ -209,6 +225,54 @@ def _depth(measured: Named) -> str:
     ]
     head = ["variant"] + [f"{key} {depth:,}" for key in ("enqueue", "drain", "store MB") for depth in depths]
     return table("Rates (jobs/s) with this many jobs already waiting", head, rows)
+
+
+def _once(measured: Named) -> str:
+    rows = [
+        [
+            name,
+            rates(found["plain"]),
+            rates(found),
+            f"{found['ratio']:.2f}x",
+            number(found["plain_cpu_ms"], 3),
+            number(found["cpu_ms"], 3),
+        ]
+        for name, entry in measured
+        if _has(entry, "once")
+        for found in [entry["once"]]
+    ]
+    head = ["variant", "without", "with once=", "ratio", "worker CPU ms per job without", "with"]
+    return table("Once: no-op drain, a key for each job (jobs/s)", head, rows)
+
+
+def _http(measured: Named) -> str:
+    timed = [f"{way}_{part}_ms" for way in ("bare", "guarded", "added", "replay") for part in ("p50", "p99")]
+    rows = [
+        [name, *(number(entry["http"][key], 2) for key in timed)] for name, entry in measured if _has(entry, "http")
+    ]
+    head = ["variant", "without p50 ms", "p99", "with the middleware p50", "p99", "added p50", "p99"]
+    return table("Idempotency-Key: one POST after another to uvicorn", [*head, "a replay p50", "p99"], rows)
+
+
+def _polls(measured: Named) -> str:
+    rows = [
+        [
+            name,
+            number(found["n"]),
+            number(found["first_queries"]),
+            number(found["empty"]["cpu_percent"], 2),
+            number(found["cpu_percent"], 2),
+            number(found["empty"]["store_cpu_percent"], 2) if entry["store"] != "sqlite" else "–",
+            number(found["store_cpu_percent"], 2) if entry["store"] != "sqlite" else "–",
+            number(found["rss_mb"]),
+        ]
+        for name, entry in measured
+        if _has(entry, "polls")
+        for found in [entry["polls"]]
+    ]
+    head = ["variant", "polls waiting", "first queries/s", "CPU % of an idle worker without them", "with them"]
+    head += ["CPU % of the store's server without them", "with them", "worker RSS MB"]
+    return table("Polls that wait for their second query, beside an idle worker", head, rows)
 
 
 def _transactions(measured: Named) -> str:

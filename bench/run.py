@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from bench import aging, endurance, environments, servers, transactions, workloads
+from bench import aging, endurance, environments, idempotency, servers, transactions, workloads
 from bench.catalog import Variant
 from bench.results import Results
 from bench.subject import Answer, Failed, Settings, Subject
@@ -25,9 +25,12 @@ WORKLOADS: dict[str, Callable[[Subject], Answer | None]] = {
     "drain_noop": workloads.drain_noop,
     "drain_io": workloads.drain_io,
     "latency": workloads.latency,
+    "once": idempotency.once,
+    "http": idempotency.http,
     "transaction": transactions.transaction,
     "relay": transactions.relay,
     "idle": endurance.idle,
+    "polls": endurance.polls,
     "memory": endurance.memory_growth,
     "depth": endurance.depth,
     "foreign": aging.foreign,
@@ -48,6 +51,9 @@ SHOWN = (
     "of_ceiling",
     "p50_ms",
     "p99_ms",
+    "added_p50_ms",
+    "added_p99_ms",
+    "replay_p50_ms",
     "cpu_percent",
     "rss_mb",
     "growth_percent",

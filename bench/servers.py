@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from bench import processes
 from bench.catalog import Store
 from bench.databases import Mysql, Postgres
 
@@ -35,6 +36,10 @@ class Server(Protocol):
 
     def operations(self) -> int:
         """Commands so far; 0 where nobody counts."""
+        ...
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the server so far; 0 where there is none."""
         ...
 
     def used_memory(self) -> int:
@@ -147,6 +152,10 @@ class Redis:
         """Commands so far."""
         return self._info("stats", "total_commands_processed")
 
+    def cpu_seconds(self) -> float:
+        """Processor time so far."""
+        return processes.cpu_seconds(self.process.pid)
+
     def used_memory(self) -> int:
         """Bytes in use."""
         return self._info("memory", "used_memory")
@@ -188,6 +197,10 @@ class Sqlite:
     def operations(self) -> int:
         """Nobody counts."""
         return 0
+
+    def cpu_seconds(self) -> float:
+        """It is the worker's."""
+        return 0.0
 
     def used_memory(self) -> int:
         """Bytes of the files."""

@@ -50,6 +50,7 @@ class Settings:
     watch: float = 240.0  # longest time to watch for recovery after a crash
     settled: float = 5.0  # watched on after that, for late duplicates
     idle: float = 10.0
+    polls: int = 100_000  # waiting beside an idle worker
     samples: int = 1_000  # of the latency, at most
     bloat_jobs: int = 1_000_000
     bloat_waves: int = 10

@@ -63,7 +63,7 @@ def bulk(subject: Subject) -> Answer | None:
 def drain_noop(subject: Subject) -> Answer:
     """The queue is filled, then one worker starts: jobs that do nothing."""
     count = calibrated(subject, "noop", "throughput", 1_000)
-    return _drains([_drain(subject, count, "noop", "throughput") for _ in range(subject.settings.repeat)])
+    return _drains([drain(subject, count, "noop", "throughput") for _ in range(subject.settings.repeat)])
 
 
 def drain_io(subject: Subject) -> Answer:
@@ -73,7 +73,7 @@ def drain_io(subject: Subject) -> Answer:
     for _ in range(subject.settings.repeat):
         if subject.variant.ours:
             ceilings.append(count / subject.call("ceiling", count, profile="io")["seconds"])
-        runs.append(_drain(subject, count, "io10", "io"))
+        runs.append(drain(subject, count, "io10", "io"))
     answer = _drains(runs)
     if ceilings:
         ceiling = statistics.median(ceilings)
@@ -97,13 +97,14 @@ def latency(subject: Subject) -> Answer:
 
 def calibrated(subject: Subject, kind: str, profile: str, probe: int) -> int:
     """How many jobs make a run of the wanted length. Asked twice: a short first drain is mostly warming up."""
-    rate = _drain(subject, probe, kind, profile)["rate"]
+    rate = drain(subject, probe, kind, profile)["rate"]
     if rate * subject.settings.seconds > 4 * probe:
-        rate = _drain(subject, int(rate * subject.settings.seconds / 3), kind, profile)["rate"]
+        rate = drain(subject, int(rate * subject.settings.seconds / 3), kind, profile)["rate"]
     return subject.scaled(rate, 200, 300_000)
 
 
-def _drain(subject: Subject, count: int, kind: str, profile: str) -> Answer:
+def drain(subject: Subject, count: int, kind: str, profile: str) -> Answer:
+    """The queue is filled, then one worker starts: the rate, and what it cost."""
     subject.fresh()
     subject.fill(count, 0, kind, profile)
     began = time.monotonic()

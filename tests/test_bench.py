@@ -71,6 +71,23 @@ def test_orders_and_lags_are_judged_by_how_they_were_written() -> None:
     assert found["MariaDB: relay, events into jobs"].reached is None
 
 
+def test_what_twice_costs_is_judged_by_store() -> None:
+    once = {"once": {"median": 15_000, "plain": {"median": 28_000}, "ratio": 15 / 28}}
+    http = {"http": {"added_p50_ms": 1.2, "added_p99_ms": 3.0}}
+    polls = {"polls": {"n": 100_000, "cpu_percent": 2.1}}
+    found = judged(
+        ("headrace-sqlite", entry("ours", "sqlite", 1) | once | http | polls),
+        ("headrace-mysql", entry("ours", "mysql", 1) | {"once": once["once"] | {"ratio": 0.4}} | http),
+    )
+    drains = "no-op drain of a task with once=, beside the same jobs without"
+    assert found[f"SQLite: {drains}"].shown == "0.54x (15,000/s, 28,000/s)"
+    assert (found[f"SQLite: {drains}"].reached, found[f"MariaDB: {drains}"].reached) == (True, False)
+    added = "what the Idempotency-Key middleware adds to a POST"
+    assert (found[f"SQLite: {added}, p50"].reached, found[f"MariaDB: {added}, p50"].reached) == (False, None)
+    assert found[f"Redis: {added}, p50"].shown == "not measured"
+    assert found["SQLite: idle worker beside 100,000 waiting polls"].reached is False
+
+
 def quick_run(tmp_path: Path, variant: str, *workloads: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
     """What a run measured, with its report in `report`."""
     out = tmp_path / "results.json"
@@ -94,6 +111,26 @@ def test_a_quick_run_on_sqlite(tmp_path: Path, job: str) -> None:
     assert measured["drain_noop"]["unsettled"] == 0
     assert measured["latency"]["samples"] == 20
     assert f"| headrace-sqlite{job} " in measured["report"]
+
+
+@pytest.mark.timeout(240)
+def test_a_quick_run_of_keys_that_come_twice(tmp_path: Path) -> None:
+    measured = quick_run(tmp_path, "headrace-sqlite", "once", "http")
+    once, http = measured["once"], measured["http"]
+    assert (once["lost"], once["duplicated"], once["unsettled"]) == (0, 0, 0)
+    assert once["ratio"] == once["median"] / once["plain"]["median"]
+    assert http["n"] == 20
+    assert http["bare_p50_ms"] > 0
+    assert http["replay_p99_ms"] >= http["replay_p50_ms"]
+    assert "## Once: no-op drain" in measured["report"]
+    assert "## Idempotency-Key: one POST" in measured["report"]
+
+
+def test_a_quick_run_beside_polls(tmp_path: Path) -> None:
+    measured = quick_run(tmp_path, "headrace-sqlite", "polls", options=("--polls", "300"))
+    assert measured["polls"]["n"] == 300
+    assert measured["polls"]["cpu_percent"] >= 0
+    assert "| headrace-sqlite | 300 | " in measured["report"]
 
 
 def test_a_quick_run_in_transactions(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import peerlib as lib
 
-from headrace import Headrace
+from headrace import Headrace, Pending
 
 CONCURRENCY = 100
 CHUNK = 5_000  # jobs of one bulk call, as many as the fastest peer takes
@@ -24,7 +24,18 @@ app = Headrace(
     lease=lib.by_profile(30, 30, 30, 6),
     busy_timeout=lib.by_profile(5, 5, 5, 2),
 )
-TASKS = {kind: app.task(name=kind)(job) for kind, job in (lib.SYNC_JOBS if SYNC else lib.ASYNC_JOBS).items()}
+JOBS: dict[str, Any] = lib.SYNC_JOBS if SYNC else lib.ASYNC_JOBS
+TASKS: dict[str, Any] = {kind: app.task(name=kind)(job) for kind, job in JOBS.items()}
+TASKS["once"] = app.task(name="once", once="n:{order_id}")(JOBS["noop"])
+if not SYNC:
+
+    @app.poll(name="poll", every="1h", give_up_after="2d")
+    async def ask(order_id: int) -> Pending:
+        """The upstream has no final answer yet."""
+        lib.log_event(order_id)
+        return Pending()
+
+    TASKS["poll"] = ask
 
 
 def work() -> None:
@@ -128,9 +139,13 @@ def ceiling(count: str) -> dict[str, float]:
 
 
 def remaining() -> dict[str, int]:
-    """Jobs that the store still holds: what ran but was not settled would show up here."""
+    """Jobs that the store still holds: what ran but was not settled would show up here; how many are scheduled."""
     views = app.jobs.queues()
-    return {"jobs": sum(view.ready + view.scheduled + view.running + view.parked + view.failed for view in views)}
+    scheduled = sum(view.scheduled for view in views)
+    return {
+        "jobs": scheduled + sum(view.ready + view.running + view.parked + view.failed for view in views),
+        "scheduled": scheduled,
+    }
 
 
 def orders(*words: str) -> dict[str, Any]:
@@ -144,6 +159,11 @@ def events(command: str, *words: str) -> dict[str, Any]:
     return dict(getattr(importlib.import_module("headrace_events"), command)(app, TASKS["noop"], *words))
 
 
+def web(command: str, *words: str) -> dict[str, Any]:
+    """A POST with and without the Idempotency-Key middleware: `serve`, `ask`."""
+    return dict(importlib.import_module("headrace_web").COMMANDS[command](app, *words) or {})
+
+
 if __name__ == "__main__":
     lib.main(
         PlainPeer() if SYNC else AwaitedPeer(),
@@ -152,4 +172,5 @@ if __name__ == "__main__":
         remaining=remaining,
         orders=orders,
         events=events,
+        web=web,
     )
