@@ -42,7 +42,7 @@ where scope = :scope and key = :key and owner = :owner and token = 0 and state =
 returning 1;
 
 -- name: look
-select case when state in ('held', 'done', 'failed') then state else 'free' end, owner, cast(token as integer),
+select case when state in ('held', 'done', 'failed') then state else 'free' end, cast(owner as text), cast(token as integer),
     cast(fence as integer), cast(until_us as integer),
     case when state = 'held' and token = 0 then cast(lease_until_us as integer) end, cast(result as blob)
 from headrace_once where scope = :scope and key = :key;
