@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
-from headrace.core.operations import Enqueue, Enqueued, NewJob, Operation, rings
+from headrace.core.operations import Enqueue, Enqueued, NewJob, Operation, Settle, rings
 from headrace.core.ports import Driver
 from headrace.core.transactions import Installation
 from headrace.drivers.borrowed import Loan, Rows, SQLStore, borrow
@@ -229,6 +229,8 @@ class Transactions:
         match operation:
             case Enqueue(jobs=jobs) if rings(operation, None):
                 queues = sorted({job.queue for job in jobs})
+            case Settle(outcomes=outcomes) if any(outcome.then for outcome in outcomes):
+                queues = sorted({outcome.queue for outcome in outcomes if outcome.then})
             case Operation(rung=str(queue)):
                 queues = [queue]
             case _:

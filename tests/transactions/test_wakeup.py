@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Task
+from headrace.core import operations as ops
 from headrace.core.outbox import QUEUE
+from headrace.core.states import State
+from headrace.testing.conformance.harness import job, outcome
 from tests.transactions.callers import Caller
+from tests.transactions.test_following import settled
 
 
 @pytest.fixture(params=["session-pysqlite", "session-psycopg", "session-pymysql", "django-sqlite", "django-psycopg"])
@@ -37,6 +41,18 @@ def test_a_commit_wakes_workers(app: Headrace, caller: Caller, task: Task[..., A
         caller.commit()
 
     assert asyncio.run(woken(app, act))
+
+
+def test_a_commit_wakes_workers_for_the_jobs_that_follow(app: Headrace, caller: Caller) -> None:
+    app.driver.run(ops.Enqueue((job("first", "q"),)))
+    (claimed,) = app.driver.run(ops.Claim("w", 1, ("q",), 1, 3600 * 1_000_000)).jobs
+
+    def act() -> None:
+        caller.order(1)
+        assert settled(app, caller, outcome(claimed, State.SUCCEEDED, then=(job("then", "q"),))) == [True]
+        caller.commit()
+
+    assert asyncio.run(woken(app, act, "q"))
 
 
 def test_a_commit_wakes_relays(app: Headrace, caller: Caller) -> None:
