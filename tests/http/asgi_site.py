@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 from headrace.contrib.sqlalchemy import share_sqlite
 from headrace.http import IdempotencyMiddleware, current_request
-from tests.http.site import BIG, OPTIONS, Site
+from tests.http.site import BIG, LARGE, OPTIONS, Site
 
 site = Site()
 
@@ -90,6 +90,11 @@ async def big(request: Request, effect: str) -> Response:
     return PlainTextResponse("b" * BIG, 201)
 
 
+async def large(request: Request, effect: str) -> Response:
+    """As much as is kept, and nothing that could be packed."""
+    return Response(os.urandom(LARGE), 201)
+
+
 async def empty(request: Request, effect: str) -> Response:
     return Response(status_code=204)
 
@@ -149,6 +154,7 @@ HANDLERS: dict[str, Callable[[Request, str], Awaitable[Response]]] = {
     "slow": streamed,
     "sized": sized,
     "big": big,
+    "large": large,
     "empty": empty,
     "moved": moved,
     "file": file,

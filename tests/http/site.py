@@ -14,9 +14,10 @@ from tests.waiting import wait_until
 
 LEASE = 2  # seconds
 BIG = 300  # bytes: more than "tiny" keeps
+LARGE = 200_000  # bytes: as much as is kept by default
 # by the first part of the path
 OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {"max_response": 100_000, "lease": LEASE},
+    "plain": {"lease": LEASE},
     "never": {"name": "never", "replay_errors": "never", "lease": LEASE},
     "required": {"name": "required", "required": lambda head: head.path.endswith("/orders")},
     "tenant": {"name": "tenant", "principal": by_header("X-Tenant")},

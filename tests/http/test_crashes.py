@@ -14,7 +14,7 @@ from headrace.core.once_records import OnceClaim, TakeOnce
 from tests.contract.test_conformance import WITH_ONCE
 from tests.http.calling import Caller, is_replay, kind_of, new_key
 from tests.http.conftest import FACTORY
-from tests.http.site import LEASE
+from tests.http.site import LARGE, LEASE
 from tests.waiting import wait_until
 
 SHELLS = ("asgi", "wsgi")
@@ -46,6 +46,8 @@ def test_of_thirty_requests_at_once_one_runs(serve: FACTORY, shell: str, kind: s
         else:
             assert (response.status_code, response.content) == (201, first.content)
     assert is_replay(caller.post(key))
+    large, again = caller.twice(new_key(), then="large")
+    assert (again.content, len(again.content), is_replay(again)) == (large.content, LARGE, True)
 
 
 @each_lasting_store

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace
+from headrace import ConfigError, Headrace
 from headrace.core.once_records import OnceClaim, TakeOnce
 from headrace.errors import LeaseLost
 from headrace.http import IdempotencyMiddleware, IdempotentRequest, WSGIIdempotencyMiddleware, current_request
@@ -85,6 +85,15 @@ async def test_a_handler_finds_its_request() -> None:
     ]
 
 
+async def test_one_that_is_wrapped_twice_is_guarded_once() -> None:
+    inner, app, first, again = Inner(), Headrace("memory://"), Wire(), Wire()
+    middleware = IdempotencyMiddleware(IdempotencyMiddleware(inner, app), app)
+    await middleware(scope_of(), first.receive, first.send)
+    await middleware(scope_of(), again.receive, again.send)
+    assert [wire.sent[0]["status"] for wire in (first, again)] == [200, 200]
+    assert len(inner.calls) == 1
+
+
 async def test_extensions_that_would_send_a_file_past_us_are_hidden() -> None:
     """B157."""
     inner, wire = Inner(), Wire()
@@ -148,6 +157,9 @@ async def test_a_late_transaction_is_refused(sqlite_path: Path) -> None:
             connection.execute("begin immediate")
             with pytest.raises(LeaseLost, match="roll back"):
                 request.complete(transaction=connection, status=200)
+            for status, headers in ((99, {}), (200, {"Location": "a\r\nb"})):
+                with pytest.raises(ConfigError, match="no server can send"):
+                    request.complete(transaction=connection, status=status, headers=headers)
         await app.aclose()
 
 

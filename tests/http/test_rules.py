@@ -133,7 +133,17 @@ def test_answers_by_status_of_the_record() -> None:
     assert done.headers == (("Location", "/o/1"), ("Idempotent-Replayed", "true"))
 
 
-@pytest.mark.parametrize("result", [None, b"", b"{", b"[]", b'{"status":"x"}', encode(Stored(201, replayable=False))])
+@pytest.mark.parametrize(
+    "result",
+    [
+        *(None, b"", b"{", b"[]", b'{"status":"x"}', b'{"status":201,"body":"?"}'),
+        encode(Stored(201, replayable=False)),
+        encode(Stored(99)),
+        encode(Stored(201, (("A\n", "b"),))),
+        encode(Stored(201, (("A", "b\r\nSet-Cookie: c=d"),))),
+        encode(Stored(201, (("A", "\u0100"),))),
+    ],
+)
 def test_a_record_without_a_readable_answer_is_never_run_again(result: bytes | None) -> None:
     answer = rules().answer(OnceTaken("done", 7, result))
     assert answer is not None
@@ -141,7 +151,11 @@ def test_a_record_without_a_readable_answer_is_never_run_again(result: bytes | N
     assert msgspec.json.decode(answer.body)["type"] == "urn:headrace:idempotency-key:not-replayable"
 
 
-@given(st.integers(200, 599), st.lists(st.tuples(st.text(VISIBLE), st.text())), st.binary())
+@given(
+    st.integers(200, 599),
+    st.lists(st.tuples(st.text("abcXYZ-09", min_size=1), st.text(VISIBLE + " \t\xfc"))),
+    st.binary(),
+)
 def test_a_stored_answer_is_json_and_comes_back_byte_by_byte(
     status: int, headers: list[tuple[str, str]], body: bytes
 ) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, insert
 
 from headrace.contrib.sqlalchemy import share_sqlite
 from headrace.http import WSGIIdempotencyMiddleware, current_request
-from tests.http.site import BIG, OPTIONS, Site
+from tests.http.site import BIG, LARGE, OPTIONS, Site
 
 site = Site()
 flask = Flask(__name__)
@@ -87,6 +87,11 @@ def big(effect: str) -> Any:
     return Response("b" * BIG, 201)
 
 
+def large(effect: str) -> Any:
+    """As much as is kept, and nothing that could be packed."""
+    return Response(os.urandom(LARGE), 201)
+
+
 def empty(effect: str) -> Any:
     return Response(status=204)
 
@@ -131,6 +136,7 @@ HANDLERS: dict[str, Callable[[str], Any]] = {
     "slow": streamed,
     "sized": sized,
     "big": big,
+    "large": large,
     "empty": empty,
     "moved": moved,
     "file": file,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -19,6 +20,8 @@ KEPT = frozenset({"cache-control", "etag", "last-modified", "link", "location", 
 REPLAYED = ("Idempotent-Replayed", "true")
 _TYPE = "urn:headrace:idempotency-key:"
 _BODILESS = (204, 205, 304)
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*\Z")
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -43,6 +46,13 @@ class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     body: bytes = b""  # base64 in JSON
     replayable: bool = True
 
+    @property
+    def sound(self) -> bool:
+        """Whether a server can send it: nothing read from a store, or handed over by a handler, is trusted."""
+        return 200 <= self.status <= 599 and all(
+            _HEADER_NAME.match(name) and _HEADER_VALUE.match(value) for name, value in self.headers
+        )
+
 
 class Refused(Exception):
     """The request is answered without its handler."""
@@ -61,9 +71,9 @@ def replay(result: bytes | None) -> Answer | None:
     """The stored answer, to be sent again; None where it cannot be."""
     try:
         stored = msgspec.json.decode(result or b"", type=Stored)
-    except msgspec.DecodeError:  # nothing read from a store is trusted
+    except msgspec.DecodeError:
         return None
-    if not stored.replayable:
+    if not (stored.replayable and stored.sound):
         return None
     return Answer(stored.status, (*stored.headers, REPLAYED), stored.body)
 

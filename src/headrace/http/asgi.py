@@ -55,8 +55,11 @@ class IdempotencyMiddleware:
         self._keeper = TaskKeeper()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection. Web sockets, the lifespan and requests without a key pass through."""
-        if scope["type"] != "http" or scope["method"] not in self._rules.methods:
+        """Serve one connection. Web sockets, the lifespan and requests without a key pass through.
+
+        So does what another one of these around this one looks after.
+        """
+        if scope["type"] != "http" or scope["method"] not in self._rules.methods or SCOPE_KEY in scope:
             await self._web(scope, receive, send)
             return
         head = ASGIHead(scope)

@@ -64,12 +64,12 @@ class IdempotentRequest:
 
         Raises:
             LeaseLost: another request counts. Let it pass, so that all is rolled back.
-            ConfigError: it is no transaction of that database, or the keys are in none.
+            ConfigError: it is no transaction of that database, or the keys are in none; or no server can send it.
             WrongColour: it must be awaited.
         """
-        transactions, loan = self._transactions(), lend(transaction)
+        transactions, loan, end = self._transactions(), lend(transaction), self._end(status, headers, body)
         with self._beginning():
-            self._check(transactions.run(loan, self._end(status, headers, body)))
+            self._check(transactions.run(loan, end))
 
     async def acomplete(
         self,
@@ -80,9 +80,9 @@ class IdempotentRequest:
         body: bytes | str = b"",
     ) -> None:
         """The same, awaited."""
-        transactions, loan = self._transactions(), alend(transaction)
+        transactions, loan, end = self._transactions(), alend(transaction), self._end(status, headers, body)
         with self._beginning():
-            self._check(await transactions.arun(loan, self._end(status, headers, body)))
+            self._check(await transactions.arun(loan, end))
 
     def _transactions(self) -> Transactions:
         transactions = Transactions.on(self._driver)
@@ -98,7 +98,12 @@ class IdempotentRequest:
         recording.start(status, headers.items() if isinstance(headers, Mapping) else headers)
         recording.add(body.encode() if isinstance(body, str) else body)
         recording.complete = True
-        return self.ended(recording.stored())
+        stored = recording.stored()
+        if not stored.sound:
+            raise ConfigError(
+                f"no server can send an answer with status {status!r} and these headers: {stored.headers}"
+            )
+        return self.ended(stored)
 
     @contextmanager
     def _beginning(self) -> Iterator[None]:

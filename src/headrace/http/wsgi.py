@@ -53,8 +53,8 @@ class WSGIIdempotencyMiddleware:
         self._keeper = ThreadKeeper(lambda: app.driver, self._rules.renew_every_s)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Serve one request. One without a key passes through."""
-        if environ["REQUEST_METHOD"] not in self._rules.methods:
+        """Serve one request. One without a key passes through, or one that another of these looks after."""
+        if environ["REQUEST_METHOD"] not in self._rules.methods or SCOPE_KEY in environ:
             return self._web(environ, start_response)
         head = WSGIHead(environ)
         try:
