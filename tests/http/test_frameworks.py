@@ -1,21 +1,26 @@
 """Routes that need a key, in FastAPI, Flask and Django."""
 
-from __future__ import annotations
-
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, HTTPException, Response
+from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
 from flask import Flask
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
 from headrace import ConfigError, Headrace, StoreUnavailable
+from headrace.contrib.fastapi import lifespan, transaction
 from headrace.contrib.fastapi import required_key as fastapi_key
 from headrace.contrib.flask import required_key as flask_key
+from headrace.contrib.sqlalchemy import share_sqlite
 from headrace.http import IdempotencyMiddleware, IdempotentRequest, WSGIIdempotencyMiddleware
 from tests.public.drivers import WatchedDriver
 
@@ -98,6 +103,55 @@ def test_a_route_that_needs_a_key_is_not_run_unguarded(app: Headrace, site: Any)
 def test_a_forgotten_middleware_is_found_out(site: Any) -> None:
     with pytest.raises(ConfigError, match="past the middleware"):
         site(None).post("/orders", headers=WITH_KEY)
+
+
+def committing_site(path: Path, then: str, runs: list[str]) -> FastAPI:
+    """An order and its answer commit together, in FastAPI's way."""
+    engine = share_sqlite(create_async_engine(f"sqlite+aiosqlite:///{path}"))
+    session_dep = transaction(async_sessionmaker(engine).begin)
+
+    @asynccontextmanager
+    async def own(web: FastAPI) -> AsyncIterator[None]:
+        async with engine.begin() as connection:
+            await connection.execute(text("create table orders (id integer primary key)"))
+        yield
+        await engine.dispose()
+
+    app = Headrace(f"sqlite:///{path}")
+    web = FastAPI(lifespan=lifespan(app, own))
+    web.add_middleware(IdempotencyMiddleware, app)
+
+    @web.post("/orders")
+    async def order(
+        key: Annotated[IdempotentRequest, Depends(fastapi_key)], session: Annotated[AsyncSession, session_dep]
+    ) -> Response:
+        runs.append(key.key)
+        await session.execute(text("insert into orders default values"))
+        answer = JSONResponse({"order": len(runs)}, 201)
+        await key.acomplete(transaction=session, status=201, headers=answer.headers, body=bytes(answer.body))
+        if then == "fail":
+            raise RuntimeError("before the commit")
+        if then == "refuse":
+            raise HTTPException(402, "no money")
+        return answer
+
+    return web
+
+
+@pytest.mark.parametrize("then", ["", "fail", "refuse"])
+def test_in_fastapi_effect_and_answer_commit_before_the_answer_is_sent(sqlite_path: Path, then: str) -> None:
+    """With its dependency for transactions; an exception rolls back, and gives the key back."""
+    runs: list[str] = []
+    with TestClient(committing_site(sqlite_path, then, runs), raise_server_exceptions=False) as client:
+        answers = [client.post("/orders", headers=WITH_KEY) for _ in range(3)]
+    with closing(sqlite3.connect(sqlite_path)) as connection:
+        (count,) = connection.execute("select count(*) from orders").fetchone()
+    if then:
+        assert (len(runs), count) == (3, 0)
+        assert {answer.status_code for answer in answers} == {500 if then == "fail" else 402}
+    else:
+        assert (len(runs), count) == (1, 1)
+        assert [(answer.status_code, answer.text) for answer in answers] == [(201, '{"order":1}')] * 3
 
 
 DJANGO = """

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace import ConfigError, Headrace
+from headrace import ConfigError, Headrace, WrongColour
 from headrace.core.once_records import OnceClaim, TakeOnce
 from headrace.errors import LeaseLost
 from headrace.http import IdempotencyMiddleware, IdempotentRequest, WSGIIdempotencyMiddleware, current_request
@@ -153,14 +153,21 @@ async def test_a_late_transaction_is_refused(sqlite_path: Path) -> None:
         await IdempotencyMiddleware(inner, app)(scope_of(), wire.receive, wire.send)
         (request,) = inner.current
         assert request is not None
-        with closing(sqlite3.connect(sqlite_path, isolation_level=None)) as connection:
-            connection.execute("begin immediate")
-            with pytest.raises(LeaseLost, match="roll back"):
-                request.complete(transaction=connection, status=200)
-            for status, headers in ((99, {}), (200, {"Location": "a\r\nb"})):
-                with pytest.raises(ConfigError, match="no server can send"):
-                    request.complete(transaction=connection, status=status, headers=headers)
+        with pytest.raises(WrongColour, match="acomplete"):
+            request.complete(transaction=None, status=200)
+        await asyncio.to_thread(_refused, request, sqlite_path)
         await app.aclose()
+
+
+def _refused(request: IdempotentRequest, path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("begin immediate")
+        with pytest.raises(LeaseLost, match="roll back"):
+            request.complete(transaction=connection, status=200)
+        headers = {"Location": "a\r\nb"}
+        for status in (99, 200):
+            with pytest.raises(ConfigError, match="no server can send"):
+                request.complete(transaction=connection, status=status, headers=headers)
 
 
 def test_a_wsgi_request_that_breaks_off_is_not_run() -> None:

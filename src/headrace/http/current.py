@@ -14,6 +14,7 @@ from headrace.errors import ConfigError, LeaseLost
 from headrace.http import answers
 from headrace.http.answers import Refused, Stored
 from headrace.http.rules import Rules
+from headrace.sending import refuse_in_loop
 from headrace.transactions import Transactions, alend, lend
 
 # Where the scope of ASGI and WSGI's environ have it; None where a request with a key runs unguarded, in an outage
@@ -65,8 +66,9 @@ class IdempotentRequest:
         Raises:
             LeaseLost: another request counts. Let it pass, so that all is rolled back.
             ConfigError: it is no transaction of that database, or the keys are in none; or no server can send it.
-            WrongColour: it must be awaited.
+            WrongColour: called inside a running event loop.
         """
+        refuse_in_loop("complete", "acomplete")
         transactions, loan, end = self._transactions(), lend(transaction), self._end(status, headers, body)
         with self._beginning():
             self._check(transactions.run(loan, end))
