@@ -26,7 +26,7 @@ def app() -> Headrace:
 
 
 async def test_it_is_sent_until_the_receiver_has_taken_it(app: Headrace, receiver: Receiver) -> None:
-    hooks = webhooks(app, timeout=0.3)
+    hooks = webhooks(app, timeout=2)
     delivered, given_up = collecting(hooks.on_delivered), collecting(hooks.on_given_up)
     receiver.script = [
         BUSY,
@@ -89,6 +89,7 @@ async def test_an_id_is_sent_once(app: Headrace, receiver: Receiver) -> None:
         ("2h", "Retry-After: 5", 7200),
         ("2h", "X-Nothing: 5", 7200),
         ("alipay", "X-Nothing: 5", 240),
+        ("standard-webhooks", "Retry-After: 60", 60),
         ("alipay", "Retry-After: 300", 300),
     ],
 )
@@ -102,6 +103,16 @@ async def test_the_next_attempt_is_by_schedule_and_not_before_what_is_asked_for(
         found = await ended(app, job.id, "scheduled")
     assert len(receiver.requests) == 1
     assert timedelta(seconds=seconds) <= found.due - found.enqueued < timedelta(seconds=seconds + 60)
+
+
+@pytest.mark.parametrize("schedule", ["standard-webhooks", "alipay"])
+async def test_the_first_attempt_is_at_once(app: Headrace, schedule: str) -> None:
+    """A poll whose delays are made uneven puts off its first query too."""
+    hooks = webhooks(app, schedule=schedule, give_up_after=None)
+    for _ in range(20):
+        job = await app.ajobs.get((await hooks.asend("https://shop.example/", {})).id)
+        assert job is not None
+        assert (job.state, job.due) == ("ready", job.enqueued)
 
 
 async def test_a_receiver_that_is_gone_is_sent_nothing_more(app: Headrace, receiver: Receiver) -> None:
