@@ -63,11 +63,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 Same = list[tuple[int, OnceClaim]]  # claims of one key, with their places in the operation
+Answers = dict[int, OnceTaken]
 
 
 def take(op: TakeOnce, now: int | None) -> Plan[list[OnceTaken]]:
-    """Look and take, in the order of the keys. The first claim for a key counts, the others learn what it left."""
-    answers: dict[int, OnceTaken] = {}
+    """Look and take, in the order of the keys. Claims for one key go one after the other."""
+    answers: Answers = {}
     claims = sorted(enumerate(op.claims), key=_key)
     for some in batches(claims):
         left = [list(same) for _, same in groupby(some, _key)]
@@ -84,44 +85,68 @@ def _key(numbered: tuple[int, OnceClaim]) -> tuple[str, str]:
     return numbered[1].scope, numbered[1].key
 
 
-def _take(left: list[Same], now: int | None, answers: dict[int, OnceTaken]) -> Plan[list[Same]]:
+def _take(left: list[Same], now: int | None, answers: Answers) -> Plan[list[Same]]:
     """Those of whom it is not known yet what they met."""
-    rows = yield Statement("once.take", {"now": now} | _columns([same[0][1] for same in left]), alone=True)
+    first = [_last_like(same[0][1], same) for same in left]
+    rows = yield Statement("once.take", {"now": now} | _columns(first), alone=True)
     moment, made = rows[0][:2]
     found = {row[2] - 1: Record(*row[3:]) for row in rows if row[2] is not None}
     all_made = made + len(found) == len(left)  # else another was quicker with one of them: it is there by now
     unclear: list[Same] = []
     free: list[tuple[Same, Record]] = []
     for place, same in enumerate(left):
-        record = found.get(place) or (_taken(same[0][1], moment, moment) if all_made else None)
-        if record is None:
-            unclear.append(same)
-        elif place in found and (record.is_free(moment) or record.is_of(same[0][1])):
-            free.append((same, record))
+        if record := found.get(place):
+            if record.is_free(moment) or any(record.is_of(claim) for _, claim in same):
+                free.append((same, record))
+            else:
+                answers |= _met(record, same, moment)
+        elif all_made:
+            answers |= _met(_taken(first[place], moment, moment), same, moment)
         else:
-            answers |= {nth: record.answer(claim, moment) for nth, claim in same}
+            unclear.append(same)
     return unclear + ((yield from _replace(free, moment, answers)) if free else [])
 
 
-def _replace(free: list[tuple[Same, Record]], now: int, answers: dict[int, OnceTaken]) -> Plan[list[Same]]:
+def _replace(free: list[tuple[Same, Record]], now: int, answers: Answers) -> Plan[list[Same]]:
     """Take what was found free, and once more what is theirs already. Those that were written since are left."""
-    news = [_taken(same[0][1], now, _next_fence(same[0][1], old, now)) for same, old in free]
+    takers = [_taker(same, old, now) for same, old in free]
+    fences = [max(old.fence + 1, now) if old.is_free(now) else old.fence for _, old in free]
     params = {
         "now": now,
-        "fences": [new.fence for new in news],
+        "fences": fences,
         "old_states": [old.state for _, old in free],
         "old_fences": [old.fence for _, old in free],
         "old_leases": [old.lease_until_us for _, old in free],
         "old_untils": [old.until_us for _, old in free],
-    } | _columns([same[0][1] for same, _ in free])
+    } | _columns(takers)
     written = {nth - 1 for (nth,) in (yield Statement("once.replace", params, alone=True))}
     for place in written:
-        answers |= {nth: news[place].answer(claim, now) for nth, claim in free[place][0]}
+        same, old = free[place]
+        answers |= _met(_taken(takers[place], now, fences[place]) if old.is_free(now) else old, same, now)
     return [same for place, (same, _) in enumerate(free) if place not in written]
 
 
-def _next_fence(claim: OnceClaim, old: Record, now: int) -> int:
-    return old.fence if old.is_of(claim) and not old.is_free(now) else max(old.fence + 1, now)
+def _taker(same: Same, old: Record, now: int) -> OnceClaim:
+    """Whose the record becomes, or is already."""
+    return _last_like(same[0][1] if old.is_free(now) else next(claim for _, claim in same if old.is_of(claim)), same)
+
+
+def _last_like(wanted: OnceClaim, same: Same) -> OnceClaim:
+    """The last claim of the same holder, whose lease counts."""
+    if len(same) == 1:
+        return wanted
+    who = (wanted.fingerprint, wanted.owner, wanted.token)
+    return [claim for _, claim in same if (claim.fingerprint, claim.owner, claim.token) == who][-1]
+
+
+def _met(record: Record, same: Same, now: int) -> Answers:
+    """What each learns in its turn; one that has it already holds it for another lease."""
+    answers: Answers = {}
+    for nth, claim in same:
+        if record.is_of(claim):
+            record = _taken(claim, now, record.fence)
+        answers[nth] = record.answer(claim, now)
+    return answers
 
 
 def _taken(claim: OnceClaim, now: int, fence: int) -> Record:
