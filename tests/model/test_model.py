@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from headrace.core import operations as ops
 from headrace.core import trail
@@ -22,6 +22,7 @@ from headrace.testing.clock import MICROSECONDS, VirtualClock
 from headrace.testing.conformance.harness import LEASE
 from tests.contract.stores import STORES, in_colour, open_driver
 from tests.contract.views import check_whole, in_lists
+from tests.model.record_rules import RecordRules
 
 EXAMPLES = int(os.environ.get("HEADRACE_MODEL_EXAMPLES", "150"))
 
@@ -65,7 +66,7 @@ def new_jobs_of(ids: st.SearchStrategy[str]) -> st.SearchStrategy[ops.NewJob]:
 new_jobs = new_jobs_of(ids)
 
 
-class Comparison(RuleBasedStateMachine):
+class Comparison(RecordRules):
     """Each rule runs one operation on both."""
 
     def __init__(self, opened: Any) -> None:
@@ -81,9 +82,11 @@ class Comparison(RuleBasedStateMachine):
     def teardown(self) -> None:
         self._context.__exit__(None, None, None)
 
-    def both(self, operation: ops.Operation[Any], tidy: Callable[[Any], Any] = lambda answer: answer) -> Any:
+    def both(
+        self, operation: ops.Operation[Any], tidy: Callable[[Any], Any] = lambda answer: answer, *, tick_us: int = 1
+    ) -> Any:
         """Run on both; `tidy` removes what an answer leaves open, such as the order of a set."""
-        self.clock.advance_us(1)
+        self.clock.advance_us(tick_us)
         expected = self.model(operation)
         answer = self.run(operation)
         assert tidy(answer) == tidy(expected), operation
@@ -133,6 +136,11 @@ class Comparison(RuleBasedStateMachine):
                     ops.Outcome(job.id, job.queue, job.token, state, max(0, delay_us), memory, keep_us, state.value)
                 )
             self.both(ops.Settle("w1", tuple(outcomes)))
+
+    @precondition(lambda self: self.claims)
+    @rule(pick=picks, state=states, followers=st.lists(new_jobs, min_size=1, max_size=4))
+    def settle_and_enqueue(self, pick: int, state: State, followers: list[ops.NewJob]) -> None:
+        self.settle_with_followers(pick, state, tuple(followers))
 
     @rule(worker=workers, forgotten=picks, all_answered=st.booleans())
     def beat(self, worker: str, forgotten: int, all_answered: bool) -> None:
@@ -222,6 +230,7 @@ class Comparison(RuleBasedStateMachine):
             else:
                 raise AssertionError(f"{prune} never ends")
         assert totals[0] == totals[1]
+        self.records_look_the_same()
 
     @rule(queue=queues, task=st.none() | st.sampled_from(("t1", "t2")), limit=st.integers(1, 3))
     def list_failed(self, queue: str, task: str | None, limit: int) -> None:
