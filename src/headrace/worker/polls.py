@@ -19,6 +19,8 @@ def answered(work: Work, value: Any) -> endings.Ending:
     """How a query ended that returned `value`. What cannot be handed to `on_final` fails the poll, and is not lost."""
     assert isinstance(work.task, PollTask)
     assert work.envelope is not None
+    if work.completing:  # it has ended itself, with a value of its own, in a transaction that may be rolled back
+        return endings.SUCCEEDED
     try:
         work.task.follower(work.job, work.envelope, value)
     except (InvalidArguments, PayloadTooLarge) as error:
