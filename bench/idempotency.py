@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections import Counter
@@ -11,6 +12,8 @@ from bench.subject import Answer, Failed, Subject, summary
 from bench.workloads import LATE_S, calibrated, drain
 
 AGAIN = 100  # jobs that are enqueued a second time after a drain: their keys must be known
+SYNCS = 100
+PAGE = bytes(4_096)
 WAYS = ("bare", "guarded", "replay")
 
 
@@ -69,7 +72,7 @@ def _round(subject: Subject) -> dict[str, float]:
     runs = Counter(entry.index for entry in subject.record.read())
     if len(runs) != answer["orders"] or max(runs.values()) > 1:
         raise Failed(f"{answer['orders']} orders were sent, {len(runs)} handled, one {max(runs.values())} times")
-    found: dict[str, float] = {}
+    found = {"sync_p50_ms": _sync_ms(subject)}
     for way in WAYS:
         seconds = sorted(answer["samples"][way])
         for name, place in (("p50", len(seconds) // 2), ("p99", int(len(seconds) * 0.99))):
@@ -77,3 +80,18 @@ def _round(subject: Subject) -> dict[str, float]:
     return found | {
         f"added_{name}_ms": found[f"guarded_{name}_ms"] - found[f"bare_{name}_ms"] for name in ("p50", "p99")
     }
+
+
+def _sync_ms(subject: Subject) -> float:
+    """What one synced write takes where SQLite's file lies, in the same minute: a guarded POST makes two commits."""
+    path = subject.scratch / "synced"
+    file = os.open(path, os.O_WRONLY | os.O_CREAT)
+    seconds = []
+    for _ in range(SYNCS):
+        began = time.perf_counter()
+        os.write(file, PAGE)
+        os.fdatasync(file)
+        seconds.append(time.perf_counter() - began)
+    os.close(file)
+    path.unlink()
+    return 1_000 * statistics.median(seconds)
