@@ -124,6 +124,8 @@ async def transaction(request: Request, effect: str) -> Response:
     assert key is not None
     engine = share_sqlite(create_async_engine(site.settings.engine_url(awaited=True)))
     body = f"order {effect}"
+    if then == "frozen":
+        await asyncio.to_thread(site.hold, effect)
     try:
         async with engine.begin() as connection:
             await connection.execute(insert(site.table()).values(effect=effect))
@@ -160,7 +162,7 @@ HANDLERS: dict[str, Callable[[Request, str], Awaitable[Response]]] = {
     "file": file,
     "background": background,
     "late_failure": late_failure,
-    **dict.fromkeys(("commit", "rollback", "killed", "fails_later"), transaction),
+    **dict.fromkeys(("commit", "rollback", "killed", "frozen", "fails_later"), transaction),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -67,6 +69,24 @@ def test_effect_and_answer_commit_together(caller: Caller, orders: Orders) -> No
     assert (after.status_code, after.text, is_replay(after)) == (201, f"order {killed}", True)
     for each in (key, failing, killed):
         assert (caller.effects[each], orders.count(each)) == (1, 1)
+
+
+def test_a_server_that_wakes_up_late_commits_nothing(caller: Caller, orders: Orders) -> None:
+    """Its key has gone to another request meanwhile, so its transaction is rolled back."""
+    key, frozen = new_key(), caller.web
+    with ThreadPoolExecutor(1) as client:
+        late = client.submit(caller.post, key, then="frozen")
+        caller.wait_held(key)
+        os.kill(frozen.pid, signal.SIGSTOP)
+        caller.let_go(key)
+        caller.serve()
+        response = caller.until(key, 201, then="frozen")
+        assert not is_replay(response)
+        os.kill(frozen.pid, signal.SIGCONT)
+        assert late.result().status_code == 500
+    assert (caller.effects[key], orders.count(key)) == (2, 1)
+    frozen.wait_for_log("LeaseLost")
+    assert is_replay(caller.post(key, then="frozen"))
 
 
 def test_a_rollback_gives_the_key_back(caller: Caller, orders: Orders) -> None:

@@ -110,6 +110,8 @@ def transaction(effect: str) -> Any:
     assert key is not None
     engine = share_sqlite(create_engine(site.settings.engine_url()))
     body = f"order {effect}"
+    if then == "frozen":
+        site.hold(effect)
     headers = {"Content-Type": TEXT, "Location": "/orders/1", "Set-Cookie": "a=b"}
     try:
         with engine.begin() as connection:
@@ -140,7 +142,7 @@ HANDLERS: dict[str, Callable[[str], Any]] = {
     "empty": empty,
     "moved": moved,
     "file": file,
-    **dict.fromkeys(("commit", "rollback", "killed", "fails_later"), transaction),
+    **dict.fromkeys(("commit", "rollback", "killed", "frozen", "fails_later"), transaction),
 }
 
 

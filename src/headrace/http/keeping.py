@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from weakref import WeakSet
 
 from headrace.core.once_records import EndOnce
 from headrace.core.ports import Driver
@@ -96,7 +97,8 @@ class ThreadKeeper:
         self._changed = threading.Condition()
         self._hurry = threading.Event()
         self._thread: threading.Thread | None = None
-        self._held: set[IdempotentRequest] = set()
+        # weak: a server that has dropped an answer without closing it does not keep the key for ever
+        self._held: WeakSet[IdempotentRequest] = WeakSet()
         self._ends: list[EndOnce] = []
 
     def hold(self, request: IdempotentRequest) -> None:
