@@ -13,7 +13,7 @@ from headrace import ConfigError
 from headrace.core.once_records import OnceTaken
 from headrace.http import by_cookie, by_header
 from headrace.http.answers import Refused, Stored, encode, replay
-from headrace.http.head import RequestHead, fingerprint, record_key
+from headrace.http.head import RequestHead, declared_length, fingerprint, record_key
 from headrace.http.rules import Rules
 from headrace.http.settings import Settings
 
@@ -232,6 +232,18 @@ def test_a_declared_length_tells_when_the_client_has_all(length: str | None, who
     recording.start(200, [] if length is None else [("content-length", length)])
     recording.add(b"four")
     assert recording.declared_whole == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        *((None, None), ("", None), ("-1", None), ("+1", None), ("1.0", None), ("1_0", None), ("\u0661", None)),
+        *(("0", 0), ("007", 7), ("0" * 5_000 + "9", 9)),
+    ],
+)
+def test_a_content_length_is_digits(text: str | None, length: int | None) -> None:
+    assert declared_length(text) == length
+    assert (declared_length("9" * 5_000) or 0) > 10**18
 
 
 # -- settings

@@ -13,7 +13,7 @@ from headrace.errors import StoreError
 from headrace.http import answers
 from headrace.http.answers import Answer, Refused, Stored
 from headrace.http.current import SCOPE_KEY, IdempotentRequest, entered
-from headrace.http.head import RequestHead
+from headrace.http.head import RequestHead, declared_length
 from headrace.http.keeping import LOST, TaskHolding, TaskKeeper
 from headrace.http.ports import App
 from headrace.http.rules import Rules
@@ -96,9 +96,7 @@ class IdempotencyMiddleware:
 
     async def _body(self, head: ASGIHead, receive: Receive) -> bytes | None:
         """All of it; None: the client has gone."""
-        declared = head.header("content-length")
-        if declared is not None and declared.isdecimal():
-            self._rules.check_length(int(declared))
+        self._rules.check_length(declared_length(head.header("content-length")) or 0)
         chunks: list[bytes] = []
         length, more = 0, True
         while more:

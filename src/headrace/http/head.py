@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
@@ -62,6 +63,13 @@ def by_cookie(name: str) -> Principal:
         return cookies[name].value if name in cookies else None
 
     return principal
+
+
+def declared_length(text: str | None) -> int | None:
+    """What a Content-Length says; None where it says nothing that can be understood."""
+    if text is None or not (text.isascii() and text.isdigit()):
+        return None
+    return int(text[-18:]) if len(text.lstrip("0")) <= 18 else sys.maxsize
 
 
 def record_key(principal: str | None, key: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from headrace.http import answers
 from headrace.http.answers import Stored
+from headrace.http.head import declared_length
 
 
 class Recording:
@@ -28,7 +29,7 @@ class Recording:
         self._chunks, self._length = [], 0
         self._headers = answers.kept(headers, self._names)
         declared = [value for name, value in headers if name.lower() == "content-length"]
-        self._declared = int(declared[0]) if declared and declared[0].isdecimal() else None
+        self._declared = declared_length(declared[0]) if declared else None
 
     def add(self, chunk: bytes) -> None:
         """A part of the body."""

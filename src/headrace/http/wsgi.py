@@ -15,7 +15,7 @@ from headrace.errors import StoreError
 from headrace.http import answers
 from headrace.http.answers import Answer, Refused, Stored
 from headrace.http.current import SCOPE_KEY, IdempotentRequest, entered
-from headrace.http.head import RequestHead
+from headrace.http.head import RequestHead, declared_length
 from headrace.http.keeping import LOST, ThreadKeeper
 from headrace.http.ports import App
 from headrace.http.rules import Rules
@@ -88,12 +88,11 @@ class WSGIIdempotencyMiddleware:
         return Exchange(self._rules, driver, self._keeper, request).run(self._web, environ, start_response)
 
     def _body(self, environ: Environ) -> bytes:
-        declared = environ.get("CONTENT_LENGTH") or ""
-        source = environ["wsgi.input"]
-        if declared.isdecimal():
-            self._rules.check_length(int(declared))
-            body = _read(source, int(declared))
-            if len(body) < int(declared):
+        declared, source = declared_length(environ.get("CONTENT_LENGTH")), environ["wsgi.input"]
+        if declared is not None:
+            self._rules.check_length(declared)
+            body = _read(source, declared)
+            if len(body) < declared:
                 raise Refused(answers.incomplete())
             return body
         # sent in chunks: only where the server says so does the stream end with the body
