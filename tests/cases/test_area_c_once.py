@@ -264,3 +264,32 @@ def test_a_holder_that_wakes_up_late_completes_nothing(works: StartWorks) -> Non
     assert crew.app.driver.run(LookOnce(task_scope("charge"), "charge:2", "default")) == found
     assert found.fence == max(fences(crew))
     assert len(set(fences(crew))) == 2
+
+
+async def test_a_key_that_cannot_be_made_or_stored_fails_its_own_job_only(app: Headrace) -> None:
+    runs = []
+
+    def key_of(n: int) -> str:
+        if n == 13:
+            raise ValueError("no key for 13")
+        return f"k{n}"
+
+    @app.task(name="charge", once=key_of)
+    async def charge(n: int) -> None:
+        runs.append(n)
+
+    async with working(app, concurrency=10):
+        for n in (1, 13, 2):
+            await put(app, f"f{n}", b'{"v":1,"id":"f%d","task":"charge","args":{"n":%d}}' % (n, n))
+        odd = b'{"v":1,"id":"odd","task":"charge","args":{"n":3},"once_key":"\\u0000\\ud800%s"}' % (b"x" * 3000)
+        await put(app, "odd", odd)
+        await put(app, "f4", b'{"v":1,"id":"f4","task":"charge","args":{"n":4}}')
+        info = await failed(app, "f13")
+        for n in (1, 2, 4):
+            assert await ended(app, f"f{n}") is None
+        strange = await ended(app, "odd")  # a store may well take it
+    assert info.reason == "bad arguments"
+    assert "its once key cannot be made" in info.history[-1].message
+    assert "no key for 13" in info.history[-1].message
+    assert sorted(set(runs) - {3}) == [1, 2, 4]
+    assert strange is None or strange.state is State.FAILED

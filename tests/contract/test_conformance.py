@@ -8,8 +8,6 @@ from headrace.core import operations as ops
 from headrace.testing import conformance
 from tests.contract.stores import COLOURS, STORES, open_harness
 
-WITH_ONCE = ("memory", "sqlite", "mysql", "redis", "redis_slots", "postgres")  # stores that have once records already
-
 
 @pytest.fixture(params=[f"{store}-{colour}" for store in STORES for colour in COLOURS])
 def harness(request: pytest.FixtureRequest) -> Iterator[conformance.Harness]:
@@ -19,15 +17,8 @@ def harness(request: pytest.FixtureRequest) -> Iterator[conformance.Harness]:
 
 
 @pytest.mark.parametrize("guarantee", conformance.GUARANTEES.values(), ids=conformance.GUARANTEES.keys())
-def test_guarantee(
-    guarantee: conformance.Guarantee, harness: conformance.Harness, request: pytest.FixtureRequest
-) -> None:
+def test_guarantee(guarantee: conformance.Guarantee, harness: conformance.Harness) -> None:
     """Covers, among others, B013 B025 B043 B049 B050 B051 B054 B055 B056 B058 B094 B101 B134 B135."""
-    if (
-        guarantee.__module__ in (conformance.once.__name__, conformance.following.__name__)
-        and request.node.callspec.params["harness"].split("-")[0] not in WITH_ONCE
-    ):
-        return
     guarantee(harness)
     assert harness.run(ops.Prepare()) is None  # the store still answers
 

@@ -11,14 +11,13 @@ from urllib.parse import urlencode
 import pytest
 
 from headrace.core.once_records import OnceClaim, TakeOnce
-from tests.contract.test_conformance import WITH_ONCE
 from tests.http.calling import Caller, is_replay, kind_of, new_key
 from tests.http.conftest import FACTORY
 from tests.http.site import LARGE, LEASE
 from tests.waiting import wait_until
 
 SHELLS = ("asgi", "wsgi")
-STORES = [kind for kind in ("memory", "sqlite", "redis", "postgres", "mysql") if kind in WITH_ONCE]
+STORES = ("memory", "sqlite", "redis", "postgres", "mysql")
 CROWD = 30
 
 each_shell = pytest.mark.parametrize("shell", SHELLS)
@@ -72,7 +71,7 @@ def test_the_key_of_a_killed_server_is_free_after_its_lease(serve: FACTORY, shel
     assert caller.effects[key] == 2
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ("sqlite", "redis") if kind in WITH_ONCE])
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
 @each_shell
 def test_a_handler_that_takes_longer_than_its_lease_keeps_its_key(serve: FACTORY, shell: str, kind: str) -> None:
     caller = serve(shell, kind)

@@ -22,7 +22,7 @@ LOADED = """
 import sys
 import headrace.webhooks
 names = {name.partition(".")[0] for name in sys.modules}
-print(*sorted(names - sys.stdlib_module_names - {"headrace", "msgspec", "typing_extensions", "__main__"}))  # msgspec loads it
+print(*sorted(names - sys.stdlib_module_names - {"headrace", "msgspec", "typing_extensions", "__main__"}))
 """
 
 

@@ -32,7 +32,6 @@ class Features(msgspec.Struct, frozen=True):
     durable: bool = True  # jobs outlive the process
     shared: bool = True  # several processes may use it at once
     atomic_across_queues: bool = True  # one enqueue of jobs for several queues is one atomic step
-    once: bool = True  # once records, and jobs that are enqueued with the end of another
 
 
 class Store(Protocol):

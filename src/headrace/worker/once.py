@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
 from headrace.core import codec, endings, once, trail
 from headrace.core.once_records import OnceClaim, OnceTaken, TakeOnce
-from headrace.core.operations import OnceEnd, Outcome
+from headrace.core.operations import ClaimedJob, OnceEnd, Outcome
 from headrace.core.states import State
-from headrace.errors import InvalidArguments, UnreadableEnvelope
+from headrace.errors import InvalidArguments, StoreFull, StoreMisconfigured, StoreUnavailable, UnreadableEnvelope
 from headrace.worker.retrying import Backoff
 from headrace.worker.shared import Shared
 from headrace.worker.table import Work
@@ -27,17 +27,23 @@ class Guard(msgspec.Struct, frozen=True):
     scope: str
     key: str
     policy: once.Once
+    fingerprint: bytes = b""
     taken: OnceTaken | None = None
+    problem: str = ""  # why it can have no record
 
     @property
     def fence(self) -> int | None:
         """The fence, if this job may take effect."""
         return self.taken.fence if self.taken is not None and self.taken.status == "mine" else None
 
+    def claim(self, job: ClaimedJob) -> OnceClaim:
+        """What the job asks for."""
+        return OnceClaim(self.scope, self.key, self.fingerprint, job.id, job.token, job.queue)
+
     def ending(self) -> endings.Ending | None:
         """How the job ends without being run. None: it is to take effect."""
         if self.taken is None:
-            return endings.Released()
+            return endings.BadArguments(self.problem) if self.problem else endings.Released()
         match self.taken.status:
             case "done":
                 return endings.DoneBefore()
@@ -70,50 +76,51 @@ class Guards:
         self._shared = shared
         self._backoff = Backoff(shared.rng)
 
-    async def take(self, works: Iterable[Work]) -> None:
+    async def take(self, works: Sequence[Work]) -> None:
         """Give each job that has a once key its `guard`."""
         guarded = any(task.once is not None for task in self._shared.tasks.values())
-        found: list[tuple[Work, Guard, OnceClaim]] = []
         for work in works:
-            if not guarded and _MARK not in work.job.body:
-                continue
-            guard = self._guard(work)
-            if guard is not None and work.envelope is not None:
-                print_ = once.fingerprint(work.envelope.args)
-                job = work.job
-                found.append((work, guard, OnceClaim(guard.scope, guard.key, print_, job.id, job.token, job.queue)))
-        if not found:
-            return
-        for work, guard, _ in found:
-            work.guard = guard
-        answers = await self._ask(TakeOnce(tuple(claim for _, _, claim in found)))
-        for (work, guard, _), answer in zip(found, answers, strict=bool(answers)):
-            work.guard = msgspec.structs.replace(guard, taken=answer)
+            if guarded or _MARK in work.job.body:
+                work.guard = self._guard(work)
+        found = [(work, work.guard) for work in works if work.guard is not None and not work.guard.problem]
+        if found:
+            answers = await self._ask([guard.claim(work.job) for work, guard in found])
+            for (work, guard), answer in zip(found, answers, strict=bool(answers)):
+                said = {"problem": answer} if isinstance(answer, str) else {"taken": answer}
+                work.guard = msgspec.structs.replace(guard, **said)
 
     def _guard(self, work: Work) -> Guard | None:
-        """None where there is no key. What is wrong with a job is said by the steps that prepare it."""
+        """None where there is no key. What else is wrong with a job is said by the steps that prepare it."""
         try:
             work.envelope = envelope = codec.decode(work.job.body)
         except UnreadableEnvelope:
             return None
         task = self._shared.tasks.get(envelope.task)
-        if task is None:
+        if task is None or (task.once is None and envelope.once_key is None):
             return None
-        key = envelope.once_key
-        if key is None and task.once is not None:  # enqueued by another program, or before the task had one
-            try:
-                key = task.once.render({**task.arguments.defaults, **task.arguments.decode(envelope.args)})
-            except InvalidArguments:
-                return None
-        return None if key is None else Guard(once.task_scope(task.name), key, task.once or once.Once("-"))
+        guard = Guard(once.task_scope(task.name), envelope.once_key or "", task.once or once.Once("-"))
+        try:
+            print_ = once.fingerprint(envelope.args)
+            if envelope.once_key is None:  # enqueued by another program, or before the task had one
+                named = {**task.arguments.defaults, **task.arguments.decode(envelope.args)}
+                guard = msgspec.structs.replace(guard, key=guard.policy.render(named))
+        except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
+            return msgspec.structs.replace(guard, problem=f"its once key cannot be made: {error}")
+        return msgspec.structs.replace(guard, fingerprint=print_)
 
-    async def _ask(self, operation: TakeOnce) -> list[OnceTaken]:
-        """The answers; none when the worker ends before the store has given them."""
+    async def _ask(self, claims: Sequence[OnceClaim]) -> list[OnceTaken | str]:
+        """An answer for each, or what the store has against it; none when the worker ends before there are any."""
         while not self._shared.stopping:
             try:
-                return await self._shared.driver.arun(operation)
-            except Exception as error:  # noqa: BLE001 - the jobs are held: they wait until the store is back
+                return [*await self._shared.driver.arun(TakeOnce(tuple(claims)))]
+            except (StoreUnavailable, StoreFull, StoreMisconfigured) as error:
+                # the jobs are held: they wait until the store is back
                 await self._shared.either(self._backoff.pause(error, "taking once records"))
+            except Exception as error:  # noqa: BLE001 - one that the store refuses must not hold up the others
+                if len(claims) == 1:
+                    return [f"its once key cannot be stored: {error}"]
+                answers = [answer for claim in claims for answer in await self._ask([claim])]
+                return answers if len(answers) == len(claims) else []
         return []
 
 
