@@ -14,6 +14,7 @@ from headrace.core import operations as ops
 from headrace.core import trail
 from headrace.core.states import LIVE, TERMINAL, State
 from headrace.testing.ledger import Ledger, Violation
+from headrace.testing.polls import hooks_of
 from headrace.testing.workload import TOO_NEW, Placed
 
 Run = Callable[[ops.Operation[Any]], Any]
@@ -31,7 +32,7 @@ class Finished(msgspec.Struct):
 
 def check_all(finished: Finished) -> list[Violation]:
     """Every violation that the end state shows."""
-    checks = (nothing_lost, all_ended, as_recorded, no_orphans, bodies_kept, poison_convicted, keys_free)
+    checks = (nothing_lost, all_ended, as_recorded, no_orphans, bodies_kept, poison_convicted, one_hook, keys_free)
     return [
         Violation(finished.at_s, check.__name__.replace("_", " "), job, text)
         for check in checks
@@ -49,7 +50,7 @@ def nothing_lost(finished: Finished) -> Problems:
             yield id, "was acknowledged and never stored"
     for state in State:
         for view in _listed(finished.run, state):
-            if view.id not in finished.issued:
+            if view.id not in finished.issued and view.id not in finished.ledger.followers:
                 yield view.id, f"is {state.value}, and nobody has sent it"
 
 
@@ -131,6 +132,11 @@ def poison_convicted(finished: Finished) -> Problems:
             yield id, "kills whatever runs it, and is said to have succeeded"
         elif entry.state is State.FAILED and entry.reason not in _NO_RUN:
             yield id, f"kills whatever runs it, and failed as {entry.reason!r}"
+
+
+def one_hook(finished: Finished) -> Problems:
+    """Exactly one of on_final and on_timeout for each poll that ended so."""
+    return hooks_of(finished.ledger)
 
 
 def keys_free(finished: Finished) -> Problems:

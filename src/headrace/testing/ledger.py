@@ -77,6 +77,7 @@ class Ledger:
         self._runs = runs
         self._gone_dark = gone_dark
         self.jobs: dict[str, Entry] = {}
+        self.followers: set[str] = set()  # those that were enqueued with the end of another
         self.leases: dict[str, int] = {}
         self.violations: list[Violation] = []
         self.slack_us = 0  # how far the store's clock has been set back: what was due then may be claimed
@@ -187,6 +188,14 @@ class Ledger:
             if taken and entry is not None:
                 self._check_outcome(op.worker, outcome, entry)
                 self._apply(entry, outcome, now)
+                for new in outcome.then if outcome.state in TERMINAL else ():
+                    self._follows(new, now)
+
+    def _follows(self, new: ops.NewJob, now: int) -> None:
+        """Enqueued with the end of another; passed over in silence where it exists or its key is held."""
+        if new.id not in self.jobs and not any(self._holds(id, new) for id in self.jobs):
+            self._stored(new, now)
+            self.followers.add(new.id)
 
     def _check_outcome(self, worker: str, outcome: ops.Outcome, entry: Entry) -> None:
         before, after = entry.counts, self._after(outcome, entry)

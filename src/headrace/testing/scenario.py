@@ -28,6 +28,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 2
     concurrency: int = 4
     jobs: int = 30
+    polls: int = 0  # more jobs, of polls
     chaos_s: float = 60.0  # faults stop then
     patience_s: float = 400.0  # and everything has ended that much later
     lease_s: float = 10.0

@@ -82,7 +82,8 @@ class Simulation:
         )
         self.lives: dict[str, Life] = {}
         self.issued: set[str] = set(CHOSEN_IDS)
-        policies = {name: task.retry for name, task in define(self.app("policies"), _NoStage()).items()}
+        known = self.app("policies")
+        policies = {name: task.retry for name, task in {**define(known, _NoStage()), **known.tasks}.items()}
         self.ledger = Ledger(self.clock, self.loop.time, policies, self.runs, self._gone_dark)
         self.machines = [Machine(self, f"w{number}") for number in range(scenario.workers)]
         self._producing = Group("producer")
@@ -115,6 +116,7 @@ class Simulation:
             within_s=scenario.chaos_s * 0.8,
             deadly=scenario.deadly,
             ghosts=scenario.ghosts,
+            polls=scenario.polls,
         )
 
     def _happened(self, sender: str, operation: ops.Operation[object], answer: object) -> None:

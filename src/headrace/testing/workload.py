@@ -15,8 +15,9 @@ from headrace.core.backoff import Exponential, Fixed
 from headrace.core.operations import Enqueue, NewJob
 from headrace.core.retry import Retry
 from headrace.core.unique import Unique
-from headrace.core.verdict import Cancel, Fail, RetryIn, Snooze
+from headrace.core.verdict import Cancel, Fail, Pending, RetryIn, Snooze
 from headrace.errors import StoreUnavailable
+from headrace.testing.polls import POLL, define_poll, draw_answers
 
 QUEUES = ("high", "default", "low")
 CHOSEN_IDS = {f"{queue}-{number}" for queue in QUEUES for number in range(4)}
@@ -74,17 +75,15 @@ def define(app: Headrace, stage: Stage, version: int = LATEST) -> dict[str, Any]
             keyed_to_start
         ),
     }
+    define_poll(app, act, TIMEOUT_S)  # producers place polls apart from the others
     elsewhere = app if version >= LATEST else Headrace("memory://")  # a rolling deploy: this process is behind
 
     async def newer(steps: list[str]) -> Any:
         return await act(steps)
 
-    async def ghost(steps: list[str]) -> Any:
-        return await act(steps)
-
     tasks["newer"] = elsewhere.task(name="newer", timeout=TIMEOUT_S, retry=retry)(newer)
     if version > LATEST:
-        tasks["ghost"] = app.task(name="ghost")(ghost)
+        tasks["ghost"] = app.task(name="ghost")(newer)
     return tasks
 
 
@@ -155,6 +154,7 @@ _SHORT: dict[str, Callable[[], Any]] = {
     "retry": lambda: RetryIn(1.5),
     "retry raised": _raising(lambda: RetryIn(0.5)),
     "snooze": lambda: Snooze(2),
+    "pending": lambda: Pending("as written"),
     "fail": lambda: Fail("as written"),
     "cancel": lambda: Cancel("as written"),
 }
@@ -189,11 +189,21 @@ class Producer:
     """Enqueues jobs at random moments, through an app of its own, and remembers what was acknowledged."""
 
     def __init__(
-        self, app: Headrace, stage: Stage, rng: Random, *, jobs: int, within_s: float, deadly: bool, ghosts: bool
+        self,
+        app: Headrace,
+        stage: Stage,
+        rng: Random,
+        *,
+        jobs: int,
+        within_s: float,
+        deadly: bool,
+        ghosts: bool,
+        polls: int = 0,
     ) -> None:
         self._app = app
         self._rng = rng
         self._jobs = jobs
+        self._polls = polls
         self._within_s = within_s
         self._deadly = deadly
         self._ghosts = ghosts
@@ -208,7 +218,19 @@ class Producer:
         for moment in moments:
             await asyncio.sleep(max(0.0, moment - loop.time()))
             sending.append(loop.create_task(self._place()))
+        sending += [loop.create_task(self._place_poll(number)) for number in range(self._polls)]
         await asyncio.gather(*sending)
+
+    async def _place_poll(self, number: int) -> None:
+        rng = self._rng
+        await asyncio.sleep(rng.random() * self._within_s)
+        steps = draw_answers(rng, deadly=self._deadly)
+        try:
+            job = await self._app.tasks[POLL].aenqueue(key=number // 2, steps=steps)
+        except StoreUnavailable:
+            return
+        if job.status == "new":
+            self._acknowledge(job.id, steps)
 
     async def _place(self) -> None:
         roll = self._rng.random()
