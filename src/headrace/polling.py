@@ -54,7 +54,7 @@ class Hook(msgspec.Struct, frozen=True):
         args = {**self.defaults, **args}
         if self.result is not None:
             args |= values.decode_raw_object(self.result.encode((), {RESULT: value}))
-        id = end_id(poll.id)
+        id = end_id(poll.id, poll.base_us)
         body = msgspec.json.encode(
             Envelope(
                 id=id,
@@ -276,7 +276,17 @@ class PollTask(Task[P, R]):
     # -- making jobs
 
     def _job(self, id: str, encoded: Encoded, later_us: int = 0) -> NewJob:
-        return super()._job(id, encoded, later_us + self.poll.first_us(self.producer.rng))
+        return super()._job(id, encoded, later_us + self._first_us(later_us))
+
+    def _first_us(self, later_us: int) -> int:
+        """How long chance puts off the first query: never so long that the poll's time would be over before it."""
+        first_us = self.poll.first_us(self.producer.rng)
+        if not first_us or self.deadline is None:
+            return first_us
+        start_us, end_us = self.sending.run_after.in_us, self.deadline.in_us
+        if start_us is None or end_us is None:  # a moment: how far off it is, the store alone knows
+            return 0
+        return max(0, min(first_us, (end_us - start_us - later_us) // 2))
 
 
 _OF_HOOKS = frozenset({"name", "aliases", "priority", "retry", "timeout", "keep", "log"})
@@ -331,7 +341,8 @@ class PollApp:
         """Make a function a poll: it asks an upstream once and returns `Pending()`, or a value that is final.
 
         The first query is made at once. Each delay counts from the end of the query before it. `on_final` and
-        `on_timeout` of what this makes are jobs of their own; exactly one of them is enqueued, with its end.
+        `on_timeout` of what this makes are jobs of their own. A poll that has its answer, or has timed out, enqueues
+        exactly one of them with its end; one that fails or is cancelled enqueues none.
 
         Args:
             every: delays as a text, "1s x5, 5s x5, 10s x10, 30s", whose last step repeats; `Stepped`, `Listed`, `Fixed`

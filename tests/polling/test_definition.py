@@ -1,5 +1,6 @@
 """What `@app.poll` and its hooks refuse, and what they offer."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -127,3 +128,25 @@ def test_a_default_that_cannot_travel_is_wanted_in_the_hook(app: Headrace) -> No
     def better(mark: Any = 7) -> None: ...
 
     assert ask.on_final(better).arguments.defaults == {"mark": 7}
+
+
+def nothing_yet() -> Pending:
+    return Pending()
+
+
+def test_chance_puts_no_first_query_off_beyond_the_end(app: Headrace) -> None:
+    task = app.poll(every="1h", give_up_after="10s", jitter=1)(nothing_yet)
+    for options, least_s, most_s in (({}, 0, 5), ({"run_after": 8}, 8, 9), ({"run_after": 9.9}, 9.9, 9.95)):
+        delays = [task.using(**options).call().job("an-id").delay_us / 1_000_000 for _ in range(100)]
+        assert least_s <= min(delays) <= max(delays) <= most_s
+    soon = datetime.now(UTC) + timedelta(hours=2)
+    assert task.using(deadline=soon).call().job("an-id").delay_us == 0
+    with pytest.raises(ConfigError, match="the job could never run"):
+        task.using(run_after=11).call().job("an-id")
+
+
+def test_without_a_deadline_chance_has_the_first_delay(app: Headrace) -> None:
+    task = app.poll(every="10s", max_polls=3, jitter=0.5)(nothing_yet)
+    delays = [task.call().job("an-id").delay_us / 1_000_000 for _ in range(200)]
+    assert 0 <= min(delays) < max(delays) <= 5
+    assert max(delays) - min(delays) > 1

@@ -26,5 +26,5 @@ def test_a_type_checker_finds_exactly_the_wrong_calls(tmp_path: Path) -> None:  
         for number, line in enumerate(SAMPLE.read_text().splitlines(), 1)
         if (match := re.search(r"# error: ([a-z-]+)$", line))
     }
-    assert len(expected) == 15
+    assert len(expected) == 20
     assert found == expected, result.stdout + result.stderr

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from headrace import Fail, Fixed, Headrace, Job, Retry, Task, current_job
+from headrace import Fail, Fixed, Headrace, Job, Pending, PollTask, Retry, Task, current_job
 
 app = Headrace("memory://")
 
@@ -50,3 +50,35 @@ add("1")  # error: arg-type
 add.call("1")  # error: arg-type
 add.queue = "other"  # error: misc
 wrong: str = add(1)  # error: assignment
+
+
+@app.poll(every="1s x5, 30s", give_up_after="3m", unique="order-{order_id}")
+async def sync(order_id: int) -> str | Pending:
+    return Pending("not paid", after=5)
+
+
+@sync.pre_check
+def known(order_id: int) -> str | None:
+    return None
+
+
+@sync.on_final(retry=3)
+async def final(order_id: int, result: str) -> None: ...
+
+
+@sync.on_timeout
+def in_vain(order_id: int) -> None: ...
+
+
+poll: PollTask[..., object] = sync
+sync.enqueue(17)
+sync.using(queue="slow").enqueue(order_id=17)
+final.enqueue(17, "paid")
+in_vain(17)
+maybe: str | None = known(17)
+
+sync.enqueue("17")  # error: arg-type
+final.enqueue(17)  # error: call-arg
+in_vain("17")  # error: arg-type
+app.poll(give_up_after=5)  # error: call-arg
+app.poll(every=5)  # error: arg-type
