@@ -116,7 +116,7 @@ def test_no_secret_at_all_is_refused() -> None:
         sign([], ID, MOMENT, BODY)
 
 
-@pytest.mark.parametrize("id", ["", "a.b", "a b", "a\n", "\u00e9", "x" * 201])
+@pytest.mark.parametrize("id", ["", "a.b", "a b", "a\n", "\u00e9", "x" * 151])
 def test_an_id_that_could_be_read_as_another_message_is_refused(id: str) -> None:
     with pytest.raises(ConfigError, match="full stop"):
         checked_message_id(id)

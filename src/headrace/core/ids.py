@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from functools import lru_cache
+
+MOST = 200  # characters of an id
+_UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 
 DIGITS = 16  # of the variant and `rand_b`
 _FORM = "%08x-%04x%s%04x-%012x"  # a third quicker than an f-string
@@ -39,3 +44,17 @@ def uuid7s(unix_us: int, count: int, rng_bits: int) -> list[str]:
 def _masks(count: int) -> tuple[int, int]:
     """Of `count` times 64 bits: those that are random, and the two of the variant that are set."""
     return int("3fffffffffffffff" * count, 16), int("8000000000000000" * count, 16)
+
+
+def is_uuid7(id: str) -> bool:
+    """Whether `id` is written as these are."""
+    return _UUID7.match(id) is not None
+
+
+def derived(id: str, ending: str) -> str:
+    """The id of a job that follows from another one: that id and `ending`, or a digest in place of what is too long."""
+    room = MOST - len(ending)
+    if len(id) > room:
+        digest = hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        id = f"{id[: room - len(digest) - 1]}~{digest}"
+    return id + ending
