@@ -20,8 +20,8 @@ PREFIX = "whsec_"
 LEAST_BYTES, MOST_BYTES = 24, 64
 TOLERANCE_S = 300
 
-# What is signed is delimited by full stops: an id with one could be read as another message. 150 and not 200 characters,
-# since the jobs of hooks are named after it, in full.
+# What is signed is delimited by full stops: an id with one could be read as another message. No more than 150
+# characters, since the jobs of hooks are named after it, in full.
 _ID = re.compile(r"[A-Za-z0-9_~:@+-]{1,150}\Z")
 _MOMENT = re.compile(r"[0-9]{1,12}\Z")
 
