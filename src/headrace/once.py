@@ -112,7 +112,8 @@ class OnceRun:
 
     `done`: an earlier one took effect, `result` is what it left, and there is nothing to do. Else take effect, and
     assign to `result` (a JSON value of at most 64 KiB) what later ones shall get. It is stored when the block ends; a
-    block that raises leaves the key free, or keeps the failure, as `failures` says.
+    block that raises leaves the key free, or keeps the failure, as `failures` says. A result that is no such value is
+    not kept, and raises InvalidArguments at the end of the block; the key is done all the same.
     """
 
     def __init__(self, app: App, terms: Terms) -> None:
@@ -163,8 +164,8 @@ class OnceRun:
 
     def __enter__(self) -> Self:
         refuse_in_loop("with app.once(...)", "async with app.once(...)")
-        give_up = self._app.clock.monotonic() + self._terms.wait_s
-        for pause in self._pauses():
+        give_up = self._entered()
+        for pause in self._pauses(give_up):
             sent = self._app.clock.monotonic()
             if self._begun(self._app.driver.run(self._taking())[0], sent, give_up):
                 break
@@ -185,8 +186,10 @@ class OnceRun:
         if error is None and self._committing:
             self._conclude(self._app.driver.run(self._look()))
         elif error is None:
-            if not self._insist(self._ending(self.result)):
+            end, problem = self._left()
+            if not self._insist(end):
                 self._lose()
+            self._say(problem)
         else:
             with contextlib.suppress(HeadraceError):  # the error of the block says more; the lease ends by itself
                 self._app.driver.run(self._giving_back(error))
@@ -213,8 +216,8 @@ class OnceRun:
     # -- async with
 
     async def __aenter__(self) -> Self:
-        give_up = self._app.clock.monotonic() + self._terms.wait_s
-        for pause in self._pauses():
+        give_up = self._entered()
+        for pause in self._pauses(give_up):
             sent = self._app.clock.monotonic()
             if self._begun((await self._app.driver.arun(self._taking()))[0], sent, give_up):
                 break
@@ -234,8 +237,10 @@ class OnceRun:
         if error is None and self._committing:
             self._conclude(await self._app.driver.arun(self._look()))
         elif error is None:
-            if not await self._ainsist(self._ending(self.result)):
+            end, problem = self._left()
+            if not await self._ainsist(end):
                 self._lose()
+            self._say(problem)
         else:
             with contextlib.suppress(HeadraceError):
                 await self._app.driver.arun(self._giving_back(error))
@@ -260,10 +265,17 @@ class OnceRun:
 
     # -- what both have in common
 
-    def _pauses(self) -> Iterator[float]:
+    def _entered(self) -> float:
+        """When to give up waiting for one's turn."""
+        if self.done or self._renewer is not None:
+            raise TaskError("a block is entered once: call app.once(...) for each")
+        return self._app.clock.monotonic() + self._terms.wait_s
+
+    def _pauses(self, give_up: float) -> Iterator[float]:
         pause = LOOK_S
         while True:
-            yield pause * (0.5 + self._app.rng.random())
+            left = max(0.0, give_up - self._app.clock.monotonic())
+            yield min(left, pause * (0.5 + self._app.rng.random()))
             pause = min(LOOK_MOST_S, 2 * pause)
 
     @property
@@ -315,6 +327,18 @@ class OnceRun:
 
     def _ending(self, result: Any) -> EndOnce:
         return self._end("done", once.encode_result(result))
+
+    def _left(self) -> tuple[EndOnce, InvalidArguments | None]:
+        """The end of a block, and why its result is not kept: the effect has happened, so the key is not free again."""
+        try:
+            return self._ending(self.result), None
+        except InvalidArguments as error:
+            return self._end("done", None), error
+
+    def _say(self, problem: InvalidArguments | None) -> None:
+        if problem is not None:
+            said = f"the block under the once key {self._terms.key!r} took effect, and later ones will not; but its result"
+            raise InvalidArguments(f"{said} cannot be kept: {problem}") from problem
 
     def _giving_back(self, error: BaseException) -> EndOnce:
         if self._terms.failures == "keep" and isinstance(error, Exception) and not isinstance(error, LeaseLost):

@@ -14,6 +14,7 @@ from headrace import (
     OnceBusy,
     OnceConflict,
     OnceFailed,
+    TaskError,
     WrongColour,
 )
 from headrace.core.once_records import EndOnce, LookOnce, OnceClaim, TakeOnce
@@ -44,6 +45,26 @@ async def test_the_first_block_takes_effect_and_later_ones_get_its_result(app: H
     other = await block(leaving(2), "charge:1", {"amount": 5}, scope="refunds")
     assert (other.done, other.fence > 0) == (False, True)
     assert (await look(app, "charge:1")).state == "done"
+
+
+async def test_a_result_that_cannot_be_kept_does_not_free_the_key(app: Headrace, block: Block) -> None:
+    """The effect has happened: whoever comes next must not have it a second time."""
+    for key, result in (("odd", object()), ("large", "x" * 70_000)):
+        with pytest.raises(InvalidArguments, match=f"'{key}' took effect, and later ones will not; but its result"):
+            await block(leaving(result), key)
+        later = await block(leaving("again"), key)
+        assert (later.done, later.result) == (True, None)
+
+
+async def test_a_block_is_entered_once(app: Headrace) -> None:
+    """A second time its lease would not be renewed."""
+    run = app.once("k")
+    with pytest.raises(ValueError, match="its own"):
+        async with run:
+            raise ValueError("its own")
+    with pytest.raises(TaskError, match=r"call app.once\(...\) for each"):
+        async with run:
+            pass
 
 
 async def test_another_call_under_the_key_is_refused(block: Block) -> None:
