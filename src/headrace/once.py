@@ -337,8 +337,8 @@ class OnceRun:
 
     def _say(self, problem: InvalidArguments | None) -> None:
         if problem is not None:
-            said = f"the block under the once key {self._terms.key!r} took effect, and later ones will not; but its result"
-            raise InvalidArguments(f"{said} cannot be kept: {problem}") from problem
+            done = f"the block under the once key {self._terms.key!r} took effect, and later ones will not"
+            raise InvalidArguments(f"{done}; but its result cannot be kept: {problem}") from problem
 
     def _giving_back(self, error: BaseException) -> EndOnce:
         if self._terms.failures == "keep" and isinstance(error, Exception) and not isinstance(error, LeaseLost):
