@@ -19,7 +19,7 @@ KEPT = frozenset({"cache-control", "etag", "last-modified", "link", "location", 
 }
 REPLAYED = ("Idempotent-Replayed", "true")
 _TYPE = "urn:headrace:idempotency-key:"
-_BODILESS = (204, 205, 304)
+BODILESS = (204, 205, 304)
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*\Z")
 
@@ -33,7 +33,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     def with_length(self) -> Headers:
         """The headers with the length of the body, where such an answer may have one."""
-        if self.status in _BODILESS:
+        if self.status in BODILESS:
             return self.headers
         return (*self.headers, ("Content-Length", str(len(self.body))))
 

@@ -48,7 +48,7 @@ class IdempotencyMiddleware:
         ConfigError: an option is out of range.
     """
 
-    def __init__(self, web: ASGIApp, app: App, **options: Any) -> None:
+    def __init__(self, web: ASGIApp, /, app: App, **options: Any) -> None:
         self._web = web
         self._app = app
         self._rules = Rules(Settings(**options))
@@ -202,6 +202,9 @@ class Exchange:
         if message["type"] == "http.response.start":
             headers = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in message.get("headers", ()))
             self._recording.start(message["status"], headers)
+            if self._recording.declared_whole:  # for the client its head is all of the answer
+                self._held_back.append(message)
+                return
         elif message["type"] == "http.response.body":
             self._recording.add(message.get("body", b""))
             if not message.get("more_body", False):

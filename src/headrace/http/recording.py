@@ -46,8 +46,8 @@ class Recording:
 
     @property
     def declared_whole(self) -> bool:
-        """Whether the client has all of the body already, by the Content-Length that it was told."""
-        return self._declared is not None and self._length >= self._declared
+        """Whether the client has all of the body already, by the status or the Content-Length that it was told."""
+        return self.status in answers.BODILESS or (self._declared is not None and self._length >= self._declared)
 
     def stored(self) -> Stored:
         """What is kept of it."""
