@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.core import codec, endings, once, trail
+from headrace.core import codec, endings, keys, once, trail
 from headrace.core.once_records import OnceClaim, OnceTaken, TakeOnce
 from headrace.core.operations import ClaimedJob, OnceEnd, Outcome
 from headrace.core.states import State
@@ -98,15 +98,14 @@ class Guards:
         task = self._shared.tasks.get(envelope.task)
         if task is None or (task.once is None and envelope.once_key is None):
             return None
-        guard = Guard(once.task_scope(task.name), envelope.once_key or "", task.once or once.Once("-"))
+        scope, key, policy = once.task_scope(task.name), envelope.once_key, task.once or once.Once("-")
         try:
             print_ = once.fingerprint(envelope.args)
-            if envelope.once_key is None:  # enqueued by another program, or before the task had one
-                named = {**task.arguments.defaults, **task.arguments.decode(envelope.args)}
-                guard = msgspec.structs.replace(guard, key=guard.policy.render(named))
-        except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
-            return msgspec.structs.replace(guard, problem=f"its once key cannot be made: {error}")
-        return msgspec.structs.replace(guard, fingerprint=print_)
+            if key is None:  # enqueued by another program, or before the task had one
+                key = policy.render({**task.arguments.defaults, **task.arguments.decode(envelope.args)})
+            return Guard(scope, keys.checked(key, "once"), policy, print_)
+        except BaseException as error:  # noqa: BLE001 - a validator of the user's may raise anything, SystemExit too
+            return Guard(scope, key or "", policy, problem=f"its once key cannot be made: {error}")
 
     async def _ask(self, claims: Sequence[OnceClaim]) -> list[OnceTaken | str]:
         """An answer for each, or what the store has against it; none when the worker ends before there are any."""
@@ -130,7 +129,7 @@ def end_record(work: Work, ending: endings.Ending, outcome: Outcome) -> Outcome:
     assert guard is not None
     if isinstance(ending, endings.Succeeded):
         end = guard.done(_result(work, ending.value))
-    elif outcome.state is State.FAILED and isinstance(ending, RAN):
+    elif outcome.state is State.FAILED and _has_run(work, ending):
         last = trail.decode(outcome.trail).history[-1]
         end = guard.failed(last.type, last.message)
     else:
@@ -139,6 +138,11 @@ def end_record(work: Work, ending: endings.Ending, outcome: Outcome) -> Outcome:
 
 
 RAN = (endings.Raised, endings.TimedOut, endings.Decided)
+
+
+def _has_run(work: Work, ending: endings.Ending) -> bool:
+    """Whether it may have had an effect: now, or in a claim before, as where it has killed its workers."""
+    return isinstance(ending, RAN) or (work.trail is not None and work.trail.has_started)
 
 
 def _result(work: Work, value: object) -> bytes | None:
