@@ -19,8 +19,8 @@ class Upstream:
         self._began = asyncio.get_running_loop().time()
 
     def now(self) -> float:
-        """Seconds since `begin`."""
-        return round(asyncio.get_running_loop().time() - self._began, 3)
+        """Seconds since `begin`, without the millisecond that an idle worker may oversleep."""
+        return round(asyncio.get_running_loop().time() - self._began, 2)
 
     def ask(self) -> Any:
         """One query."""
