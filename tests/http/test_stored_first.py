@@ -1,4 +1,4 @@
-"""The answer is stored before the client can see its end, also where its head is its end."""
+"""The answer is stored before the client sees its end, be it that of its head; after that nobody holds the key."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +9,10 @@ from headrace import Headrace
 from headrace.core.once_records import LookOnce
 from headrace.http import IdempotencyMiddleware, WSGIIdempotencyMiddleware
 from headrace.http.head import record_key
+from tests.worker.working import virtually, work_for
 
 KEY = LookOnce("http", record_key(None, "k"))
+SCOPE = {"type": "http", "method": "POST", "path": "/", "headers": [(b"idempotency-key", b"k")]}
 HEADS = [(204, []), (201, [("Content-Length", "0"), ("Location", "/orders/1")])]
 
 
@@ -35,8 +37,7 @@ async def test_an_answer_without_a_body_over_asgi(
         assert view is not None
         seen.append((message["type"].rpartition(".")[2], view.state))
 
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"idempotency-key", b"k")]}
-    await IdempotencyMiddleware(web, app)(scope, receive, send)
+    await IdempotencyMiddleware(web, app)(dict(SCOPE), receive, send)
     assert seen == [("start", "done"), *[("body", "done")] * len(chunks)]
 
 
@@ -55,3 +56,26 @@ def test_an_answer_without_a_body_over_wsgi(status: int, headers: list[tuple[str
     view = app.driver.run(KEY)
     assert view is not None
     assert view.state == "done"
+
+
+def test_what_goes_on_after_the_answer_needs_no_lease(caplog: pytest.LogCaptureFixture) -> None:
+    """Background tasks of Starlette: nobody has taken the key from them."""
+
+    async def web(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"thank you"})
+        await work_for(100)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        """To nobody."""
+
+    async def main(app: Headrace) -> str:
+        await IdempotencyMiddleware(web, app)(dict(SCOPE), receive, send)
+        view = await app.driver.arun(KEY)
+        return "" if view is None else view.state
+
+    assert virtually(main) == "done"
+    assert caplog.records == []

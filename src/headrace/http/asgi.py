@@ -166,7 +166,7 @@ class Exchange:
     async def run(self, web: ASGIApp, scope: Scope, request: IdempotentRequest) -> None:
         """The handler, and the end of the record."""
         self._request = request
-        holding = TaskHolding(self._driver, request, self._rules.renew_every_s)
+        self._holding = TaskHolding(self._driver, request, self._rules.renew_every_s)
         scope[SCOPE_KEY] = request
         extensions = scope.get("extensions")
         if extensions and any(name in extensions for name in PAST_US):
@@ -181,7 +181,7 @@ class Exchange:
             await self._finish()
         finally:  # where the server has cancelled it, the lease frees the key, as it does where the server is killed
             request.close()
-            holding.stop()
+            self._holding.stop()
 
     async def receive(self) -> Message:
         """For the handler, which learns that its client has gone once the answer is copied: streams go on to their end.
@@ -236,6 +236,7 @@ class Exchange:
 
     async def _store(self) -> None:
         self._ended = True
+        self._holding.stop()  # what the handler does after its answer, such as background tasks, needs no lease
         stored: Stored | None = None if self._request.nothing_done else self._rules.conclude(self._recording)
         if not await self._end(self._request.ended(stored)):
             logger.warning(LOST, self._request.fence)
