@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from .customers import Receipt
-from .shop.models import CONFIRMATION, WEBHOOK
+from .shop.models import CONFIRMATION, TIMEOUT
+from .world.gateway import Charge
 from .world.mail import Mail
 from .world.merchant import Webhook
 
@@ -17,10 +18,12 @@ class OrderRow:
     """An order as it stands in the shop's database."""
 
     id: int
-    client_reference: str
+    key: str
     sku: str
     quantity: int
     total_cents: int
+    trade_no: str | None
+    payment: str
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class DeliveryRow:
     job_id: str
     enqueued_us: int
     order_id: int
-    client_reference: str
+    key: str
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,16 @@ class Evidence:
     stock_before: dict[str, int]
     stock_after: dict[str, int]
     sold: dict[str, int]  # units, as the statistics counted them from events
-    payments: list[tuple[int, int]]  # the ledger: order and cents
+    invoices: list[tuple[int, int]]  # the ledger: order and cents
+    charges: list[Charge]  # the gateway
+    asked_again: int  # requests to the gateway that repeated an earlier one
+    poll_ends: list[tuple[str, str]]  # the hooks of the polls: trade number, and which hook was called
     deliveries: list[DeliveryRow]  # the subscribers
     mails: list[Mail]  # the mail server
-    webhooks: list[Webhook]  # the merchant
+    webhooks: list[Webhook]  # the merchants
+    refused: list[str]  # ids of webhooks that a merchant answered with 410
+    forged: int  # webhooks without a good signature
+    left: set[str]  # items whose merchant has answered so
     statuses: dict[int, str]  # the shop's pages, one per order
     unfinished: dict[str, int]  # the job store: jobs that are ready, running, scheduled
     waiting_events: int  # the outbox
@@ -66,7 +75,7 @@ class Evidence:
     mishaps: list[str]  # scenes that did not go as written
 
 
-SUBSCRIBERS = ("book_payment", "count_sale")
+SUBSCRIBERS = ("book_invoice", "count_sale")
 
 
 @dataclass(frozen=True)
@@ -95,12 +104,53 @@ def no_order_lost(evidence: Evidence) -> Finding:
     return _finding("every order with a receipt is there", lost, f"{len(stored)} orders")
 
 
-def one_order_per_purchase(evidence: Evidence) -> Finding:
-    """However often the button was pressed."""
-    purchases = Counter(order.client_reference for order in evidence.orders)
-    pressed = Counter(receipt.purchase.client_reference for receipt in evidence.receipts)
-    repeated = sum(presses > 1 for presses in pressed.values())
-    return _finding("no purchase made two orders", _repeated(purchases), f"{repeated} clicked more than once")
+def one_order_per_key(evidence: Evidence) -> Finding:
+    """However often the button was pressed, and wherever the answer was lost."""
+    orders = Counter(order.key for order in evidence.orders)
+    wrong = [f"{count} orders under the key {key}" for key, count in orders.items() if count > 1]
+    answers = {(receipt.purchase.key, receipt.order_id) for receipt in evidence.receipts if receipt.order_id}
+    told = Counter(key for key, _ in answers)
+    wrong += [f"{count} orders answered under the key {key}" for key, count in told.items() if count > 1]
+    replayed = sum(receipt.replayed for receipt in evidence.receipts)
+    return _finding("no Idempotency-Key made two orders", wrong, f"{len(orders)} keys, {replayed} answers replayed")
+
+
+def one_charge_per_order(evidence: Evidence) -> Finding:
+    """At the gateway, which is where the money is."""
+    charged = Counter((charge.order_id, charge.cents) for charge in evidence.charges)
+    owed = Counter((order.id, order.total_cents) for order in evidence.orders)
+    wrong = [f"order {id}: {cents} not charged" for id, cents in (owed - charged).elements()]
+    wrong += [f"order {id}: {cents} charged too much" for id, cents in (charged - owed).elements()]
+    found = f"{len(evidence.charges)} charges, {evidence.asked_again} asked for again"
+    return _finding("every order was charged once", wrong, found)
+
+
+def every_payment_ended(evidence: Evidence) -> Finding:
+    """As the gateway says, or in TIMEOUT where it never said."""
+    gateway = {charge.order_id: charge.status for charge in evidence.charges}
+    ends = Counter(order.payment for order in evidence.orders)
+    wrong = [
+        f"order {order.id}: {order.payment}, and {gateway.get(order.id)} at the gateway"
+        for order in evidence.orders
+        if order.payment not in (TIMEOUT, gateway.get(order.id))
+    ]
+    found = ", ".join(f"{count} {payment}" for payment, count in ends.most_common())
+    return _finding("every order ends PAID, CLOSED or TIMEOUT", wrong, found)
+
+
+def one_end_per_poll(evidence: Evidence) -> Finding:
+    """`on_final` or `on_timeout`, never both, never none."""
+    ends = Counter(trade_no for trade_no, _ in evidence.poll_ends)
+    polled = {order.trade_no or f"order {order.id}" for order in evidence.orders}
+    wrong = [f"{trade_no}: no hook" for trade_no in sorted(polled - ends.keys())]
+    wrong += [
+        f"{trade_no}: " + " and ".join(sorted(hook for other, hook in evidence.poll_ends if other == trade_no))
+        for trade_no, count in ends.items()
+        if count > 1
+    ]
+    hooks = Counter(hook for _, hook in evidence.poll_ends)
+    found = ", ".join(f"{count} {hook}" for hook, count in hooks.most_common())
+    return _finding("every payment poll ended once", wrong, found)
 
 
 def one_mail_per_order(evidence: Evidence) -> Finding:
@@ -114,16 +164,31 @@ def one_mail_per_order(evidence: Evidence) -> Finding:
 
 
 def one_webhook_per_order(evidence: Evidence) -> Finding:
-    """By distinct webhook id."""
-    return _told("every order has one webhook", evidence, (webhook.id for webhook in evidence.webhooks), WEBHOOK)
+    """By distinct webhook id: that is how a merchant tells a repeated webhook from a second one."""
+    ids = [webhook.id for webhook in evidence.webhooks]
+    return _told("every order has one webhook", evidence, ids, "order", but=evidence.left)
+
+
+def webhooks_say_how_it_ended(evidence: Evidence) -> Finding:
+    """Signed, and of the end that the order has."""
+    ends = {order.id: order.payment for order in evidence.orders}
+    wrong = [f"order {id}: {said}" for _, id, said, _ in evidence.webhooks if ends.get(id) != said]
+    wrong += [f"{evidence.forged} without a good signature"] if evidence.forged else []
+    return _finding("webhooks are signed, and true", wrong, f"{len(evidence.webhooks)} verified")
+
+
+def no_webhook_after_410(evidence: Evidence) -> Finding:
+    """A merchant who wants no more is left alone."""
+    ids = sorted(set(evidence.refused))
+    return _finding("a merchant who answers 410 is asked no more", ids[1:], f"{len(ids)} answered 410")
 
 
 def every_event_arrived(evidence: Evidence) -> Finding:
     """At each subscriber, for each order; and for nothing else: an order that was rolled back has no event."""
-    created = {(order.id, order.client_reference) for order in evidence.orders}
+    created = {(order.id, order.key) for order in evidence.orders}
     wrong = []
     for subscriber in SUBSCRIBERS:
-        told = {(row.order_id, row.client_reference) for row in evidence.deliveries if row.subscriber == subscriber}
+        told = {(row.order_id, row.key) for row in evidence.deliveries if row.subscriber == subscriber}
         wrong += [f"{subscriber} missed order {id}" for id, _ in sorted(created - told)]
         phantoms = sorted(told - created)
         wrong += [f"{subscriber} heard of order {id} ({reference}), which is not there" for id, reference in phantoms]
@@ -139,15 +204,15 @@ def one_job_per_event(evidence: Evidence) -> Finding:
     return _finding("no OrderCreated made two jobs of a subscriber", wrong, f"{len(jobs)} jobs")
 
 
-def payments_add_up(evidence: Evidence) -> Finding:
+def invoices_add_up(evidence: Evidence) -> Finding:
     """One entry for each order, of what it costs."""
-    booked = Counter(evidence.payments)
+    booked = Counter(evidence.invoices)
     owed = Counter((order.id, order.total_cents) for order in evidence.orders)
     wrong = [f"order {id}: {cents} not booked" for id, cents in (owed - booked).elements()]
     wrong += [f"order {id}: {cents} too much" for id, cents in (booked - owed).elements()]
-    total = sum(cents for _, cents in evidence.payments)
+    total = sum(cents for _, cents in evidence.invoices)
     return _finding(
-        "the ledger has one payment per order", wrong, f"{len(evidence.payments)} payments, {total / 100:.2f}"
+        "the ledger has one invoice per order", wrong, f"{len(evidence.invoices)} invoices, {total / 100:.2f}"
     )
 
 
@@ -198,12 +263,17 @@ def only_poison_failed(evidence: Evidence) -> Finding:
 CHECKS: tuple[Callable[[Evidence], Finding], ...] = (
     scenes,
     no_order_lost,
-    one_order_per_purchase,
+    one_order_per_key,
+    one_charge_per_order,
+    every_payment_ended,
+    one_end_per_poll,
     one_mail_per_order,
     one_webhook_per_order,
+    webhooks_say_how_it_ended,
+    no_webhook_after_410,
     every_event_arrived,
     one_job_per_event,
-    payments_add_up,
+    invoices_add_up,
     statistics_add_up,
     stock_adds_up,
     customers_see_it,
@@ -225,16 +295,12 @@ def _sold(evidence: Evidence) -> Counter[str]:
     return sold
 
 
-def _told(claim: str, evidence: Evidence, sent: Iterable[str], type_: str) -> Finding:
+def _told(claim: str, evidence: Evidence, sent: Iterable[str], type_: str, but: Collection[str] = ()) -> Finding:
     deliveries = list(sent)
-    expected = {f"{type_}-{order.id}" for order in evidence.orders}
+    expected = {f"{type_}-{order.id}" for order in evidence.orders if order.sku not in but}
     wrong = [f"missing {id}" for id in sorted(expected - set(deliveries))]
     wrong += [f"unexpected {id}" for id in sorted(set(deliveries) - expected)]
     return _finding(claim, wrong, f"{len(set(deliveries))} distinct, {repeats(deliveries)} came twice with the same id")
-
-
-def _repeated(counts: Counter[str]) -> list[str]:
-    return [f"{count} x {what}" for what, count in counts.items() if count > 1]
 
 
 def _finding(claim: str, wrong: Iterable[object], right: str) -> Finding:

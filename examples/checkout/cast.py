@@ -1,7 +1,8 @@
-"""Everyone on the stage: the mail server, the merchant, two web servers, two workers, two relays, the customers."""
+"""Everyone on the stage: mail server, gateway and merchants, two web servers, workers and relays, customers."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -21,13 +22,15 @@ from .customers import Customers
 from .databases import Place
 from .processes import Supervised
 from .shop.database import Database
-from .shop.models import Delivery, Item, Order, Payment
-from .world.listener import free_port
+from .shop.models import Delivery, Invoice, Item, Order, PollEnd
+from .world.gateway import Gateway
+from .world.listener import Listener, free_port
 from .world.mail import MailServer
 from .world.merchant import MerchantServer
 
 GRACE = 15.0  # seconds in which every process is to stop by itself
-LAST_UNIT = "last-unit"
+LAST_UNIT, ANTIQUE = "last-unit", "antique-clock"
+HURRY = 2000  # four minutes of a schedule are 0.12 s
 STORE_NAME = "checkout"
 THE_APP = "examples.checkout.shop.jobs:app"
 
@@ -39,12 +42,13 @@ class Cast:
         self.drills = folder / "drills"
         self.drills.mkdir()
         self.stock_before = stock
-        self.mail, self.merchant = MailServer(), MerchantServer()
+        self.mail, self.merchant, self.gateway = MailServer(), MerchantServer(), Gateway()
         self.database = Database(place.database_url)
         outbox = place.database_url if place.store_url else None
         self.store = Headrace(place.store_url or place.database_url, name=STORE_NAME, outbox=outbox)
         ports = [free_port() for _ in range(2)]
         self.shops = [f"http://127.0.0.1:{port}" for port in ports]
+        self.gateway.shops = self.shops
         self.customers = Customers(self.shops)
         self._client = httpx2.Client(timeout=5, trust_env=False)
 
@@ -53,7 +57,12 @@ class Cast:
             "CHECKOUT_STORE_URL": place.store_url,
             "CHECKOUT_STORE_NAME": STORE_NAME,
             "CHECKOUT_SMTP_PORT": str(self.mail.port),
-            "CHECKOUT_MERCHANT_URL": self.merchant.url,
+            "CHECKOUT_GATEWAY_URL": self.gateway.url,
+            "CHECKOUT_GATEWAY_SECRET": self.gateway.secret,
+            "CHECKOUT_MERCHANTS_URL": self.merchant.url,
+            "CHECKOUT_MERCHANTS_SECRET": self.merchant.secret,
+            "CHECKOUT_PATIENCE": "1",
+            "CHECKOUT_HURRY": str(HURRY),
             "CHECKOUT_DRILLS": str(self.drills.resolve()),
             "NO_PROXY": "127.0.0.1",
         }
@@ -63,13 +72,18 @@ class Cast:
 
         serving = ("uvicorn", "examples.checkout.shop.web:web", "--port")
         self.webs = [supervised(f"web-{number}", *serving, str(port)) for number, port in enumerate(ports, 1)]
-        working = ("headrace.cli", "work", "--app", THE_APP, "--queues", "imports,mail,webhooks,books")
+        working = ("headrace.cli", "work", "--app", THE_APP, "--queues", "imports,mail,payments,webhooks,books")
         relaying = ("headrace.cli", "outbox", "relay", "--app", THE_APP)
         self.workers = [
-            supervised(f"worker-{number}", *working, "--concurrency", "8", "--grace", "5") for number in (1, 2)
+            supervised(f"worker-{number}", *working, "--concurrency", "12", "--grace", "5") for number in (1, 2)
         ]
         # A relay that is killed keeps what it had claimed for one lease: two seconds, for a short demo.
         self.relays = [supervised(f"relay-{number}", *relaying, "--lease", "2s") for number in (1, 2)]
+
+    @property
+    def world(self) -> list[Listener]:
+        """All outside of the shop."""
+        return [self.mail, self.gateway, self.merchant]
 
     @property
     def processes(self) -> list[Supervised]:
@@ -83,8 +97,8 @@ class Cast:
         self.database.create_tables()
         with self.database.writing() as session:
             session.add_all(Item(sku=sku, stock=stock) for sku, stock in self.stock_before.items())
-        self.mail.up()
-        self.merchant.up()
+        for server in self.world:
+            server.up()
         for process in self.processes:
             process.start()
 
@@ -97,8 +111,10 @@ class Cast:
             codes[process.name] = process.wait(deadline)
 
         with ExitStack() as everyone:  # each is seen to, whatever happens with the others
-            for end in (self._client.close, self.database.close, self.store.close, self.merchant.down, self.mail.down):
+            for end in (self._client.close, self.database.close, self.store.close):
                 everyone.callback(end)
+            for server in self.world:
+                everyone.callback(server.down)
             for process in self.processes:
                 process.ask_to_stop()
                 everyone.callback(see_off, process)
@@ -116,8 +132,30 @@ class Cast:
 
     def import_price_list(self, list_id: int) -> str:
         """Have the shop import a price list, and return the job's id."""
-        answer = self._client.post(f"{self.shops[0]}/price-lists/{list_id}/import")
-        return str(answer.raise_for_status().json()["job_id"])
+        return self._job_of(f"/price-lists/{list_id}/import")
+
+    def charge_again(self, order_id: int) -> str:
+        """Have the shop charge an order as its clerk would, and return the job's id."""
+        return self._job_of(f"/orders/{order_id}/charge")
+
+    def charged_before(self, job_ids: list[str]) -> bool:
+        """Did these jobs end without being run, because what they are for had been done?"""
+        jobs = [self.store.jobs.get(id) for id in job_ids]
+        return all(job is not None and job.reason == "done before" for job in jobs)
+
+    def merchant_left(self, sku: str) -> bool:
+        """Has the shop noted that the merchant of this item wants no more webhooks?"""
+        with self.database.reading() as session:
+            return not session.get_one(Item, sku).merchant_listens
+
+    def _job_of(self, path: str) -> str:
+        """Post to the web server that answers, and return the id of the job that it made."""
+        for shop in itertools.islice(itertools.cycle(self.shops), 200):
+            try:
+                return str(self._client.post(f"{shop}{path}").raise_for_status().json()["job_id"])
+            except httpx2.ConnectError:  # it has been killed: the other one, or this one when it is back
+                time.sleep(0.1)
+        raise TimeoutError(f"no web server has answered {path} within 20 s")
 
     def unfinished(self) -> dict[str, int]:
         """How many jobs have not ended, by state."""
@@ -144,28 +182,27 @@ class Cast:
     def evidence(self, poison: str) -> Evidence:
         """Ask everyone what they saw, while all of them are still there."""
         with self.database.reading() as session:
-            orders = [
-                OrderRow(order.id, order.client_reference, order.sku, order.quantity, order.total_cents)
-                for order in session.scalars(select(Order).order_by(Order.id))
-            ]
+            orders = [_order_row(order) for order in session.scalars(select(Order).order_by(Order.id))]
             items = list(session.scalars(select(Item)))
-            deliveries = [
-                DeliveryRow(
-                    row.subscriber, row.event_id, row.job_id, row.enqueued_us, row.order_id, row.client_reference
-                )
-                for row in session.scalars(select(Delivery))
-            ]
-            payments = [(payment.order_id, payment.cents) for payment in session.scalars(select(Payment))]
+            deliveries = [_delivery_row(row) for row in session.scalars(select(Delivery))]
+            invoices = [(invoice.order_id, invoice.cents) for invoice in session.scalars(select(Invoice))]
+            poll_ends = [(end.trade_no, end.hook) for end in session.scalars(select(PollEnd))]
         return Evidence(
             receipts=list(self.customers.receipts),
             orders=orders,
             stock_before=self.stock_before,
             stock_after={item.sku: item.stock for item in items},
             sold={item.sku: item.sold for item in items},
-            payments=payments,
+            invoices=invoices,
+            charges=list(self.gateway.charges),
+            asked_again=self.gateway.asked_again,
+            poll_ends=poll_ends,
             deliveries=deliveries,
             mails=list(self.mail.mails),
             webhooks=list(self.merchant.webhooks),
+            refused=list(self.merchant.refused),
+            forged=self.merchant.forged,
+            left={item.sku for item in items if not item.merchant_listens},
             statuses={order.id: self.customers.status_of(order.id) for order in orders},
             unfinished=self.unfinished(),
             waiting_events=self.waiting_events(),
@@ -173,6 +210,16 @@ class Cast:
             poison=poison,
             mishaps=[],
         )
+
+
+def _order_row(order: Order) -> OrderRow:
+    key, money = order.idempotency_key, (order.total_cents, order.trade_no, order.payment)
+    return OrderRow(order.id, key, order.sku, order.quantity, *money)
+
+
+def _delivery_row(row: Delivery) -> DeliveryRow:
+    job = (row.job_id, row.enqueued_us)
+    return DeliveryRow(row.subscriber, row.event_id, *job, row.order_id, row.idempotency_key)
 
 
 def fresh_folder(folder: Path) -> Path:

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
+import json
 import threading
 import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import httpx2
+
+LOSES_AN_ANSWER, CLICKS_TWICE = 3, 7  # of ten customers
+IN_PROGRESS = "urn:headrace:idempotency-key:in-progress"  # the type of a 409 that says: an earlier click is at work
 
 
 @dataclass(frozen=True)
 class Purchase:
-    """One click of "buy". The reference is made once per purchase; every retry sends the same one."""
+    """One click of "buy". The key is made once per purchase; every click and every retry sends the same one."""
 
     sku: str
     quantity: int
     customer_email: str
-    client_reference: str
+    key: str
 
     @classmethod
     def of(cls, sku: str, quantity: int = 1) -> Purchase:
         """A new purchase by a new customer."""
-        reference = uuid.uuid4().hex
-        return cls(sku, quantity, f"customer-{reference[:8]}@mail.example", reference)
+        key = uuid.uuid4().hex
+        return cls(sku, quantity, f"customer-{key[:8]}@mail.example", key)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What is sent with it."""
+        return {"Idempotency-Key": f'"{self.key}"'}
+
+    @property
+    def order(self) -> dict[str, Any]:
+        """What is sent."""
+        return {"customer_email": self.customer_email, "sku": self.sku, "quantity": self.quantity}
 
 
 @dataclass(frozen=True)
@@ -36,6 +52,7 @@ class Receipt:
     status: int
     order_id: int | None  # None: refused
     at: float  # time.monotonic, when the button was pressed
+    replayed: bool = False  # it is the answer to an earlier click
 
 
 class Customers:
@@ -45,6 +62,7 @@ class Customers:
         self.shops = shops  # the shop's web servers, to which a load balancer sends them in turn
         self.receipts: list[Receipt] = []
         self.gave_up: list[Purchase] = []
+        self.lost_answers = 0
         self._client = httpx2.Client(timeout=5, trust_env=False)
         self._turns = itertools.cycle(shops)
         self._threads: list[threading.Thread] = []
@@ -62,19 +80,40 @@ class Customers:
         """
         pressed = time.monotonic()
         while not self._leave.is_set():
+            pause = 0.2
             try:
-                answer = self._client.post(f"{at or next(self._turns)}/orders", json=vars(purchase))
+                url = f"{at or next(self._turns)}/orders"
+                answer = self._client.post(url, json=purchase.order, headers=purchase.headers)
             except httpx2.TransportError:  # the server is away: nobody knows whether the order was placed
                 answer = None
             if answer is not None and answer.status_code < 500:
-                order_id = answer.json()["order_id"] if answer.is_success else None
-                receipt = Receipt(purchase, answer.status_code, order_id, pressed)
-                self.receipts.append(receipt)
-                return receipt
-            if time.monotonic() - pressed >= patience or self._leave.wait(0.2):
+                if answer.status_code != 409 or answer.json()["type"] != IN_PROGRESS:
+                    return self._receive(purchase, answer, pressed)
+                pause = float(answer.headers["Retry-After"])
+            if time.monotonic() - pressed >= patience or self._leave.wait(pause):
                 break
         self.gave_up.append(purchase)
         return None
+
+    def lose_the_answer(self, purchase: Purchase) -> None:
+        """Press the button, and lose the network before the answer."""
+        host, _, port = next(self._turns).removeprefix("http://").partition(":")
+        headers = purchase.headers | {"Content-Type": "application/json"}
+        connection = http.client.HTTPConnection(host, int(port), timeout=5)
+        try:
+            connection.request("POST", "/orders", json.dumps(purchase.order), headers)
+        except OSError:
+            return  # lost even earlier
+        finally:
+            connection.close()
+        self.lost_answers += 1
+
+    def _receive(self, purchase: Purchase, answer: httpx2.Response, pressed: float) -> Receipt:
+        order_id = answer.json()["order_id"] if answer.is_success else None
+        replayed = "Idempotent-Replayed" in answer.headers
+        receipt = Receipt(purchase, answer.status_code, order_id, pressed, replayed)
+        self.receipts.append(receipt)
+        return receipt
 
     def buy_at_once(self, *purchases: Purchase) -> list[Receipt | None]:
         """Press all buttons at the same moment."""
@@ -93,7 +132,7 @@ class Customers:
         return answers
 
     def arrive(self, purchases: list[Purchase], per_second: float, threads: int = 4) -> None:
-        """Buy all of it in the background, evenly spread over time."""
+        """Buy all of it in the background, evenly spread over time. Some click twice, some lose their first answer."""
         start, turns, lock = time.monotonic(), enumerate(purchases), threading.Lock()
 
         def keep_buying() -> None:
@@ -102,7 +141,11 @@ class Customers:
                     place, purchase = next(turns, (0, None))
                 if purchase is None or self._leave.wait(max(0.0, start + place / per_second - time.monotonic())):
                     return
+                if place % 10 == LOSES_AN_ANSWER:
+                    self.lose_the_answer(purchase)
                 self.buy(purchase)
+                if place % 10 == CLICKS_TWICE:
+                    self.buy(purchase)
 
         for _ in range(threads):
             thread = threading.Thread(target=keep_buying, daemon=True)

@@ -1,4 +1,4 @@
-"""The director: opens the shop, sends customers, breaks things, and audits the outcome.
+"""The marketplace: opens the shop, sends customers, breaks things, and audits the outcome.
 
 python -m examples.checkout.demo [--database sqlite] [--orders 200] [--per-second 15] [--folder build/demo]
 """
@@ -11,68 +11,21 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from headrace.errors import StoreError
 
-from .audit import audit
-from .cast import LAST_UNIT, Cast, fresh_folder
+from .cast import ANTIQUE, LAST_UNIT, fresh_folder
 from .customers import Purchase, assortment
-from .databases import KINDS, NoServer, Place, place
-from .report import Report, figures
+from .databases import KINDS, NoServer, place
+from .director import SKUS, Director
 from .shop.price_lists import CORRUPT
-from .stage import Figures, Stage
 
 KILL_A_RELAY_EVERY = 3.0  # seconds
-SKUS = ["espresso-cup", "teapot", "kettle", "coffee-grinder"]
 
 
-class CannotGoOn(Exception):
-    """A process does not run at all."""
-
-
-class Director:
-    """One performance. Every scene is a method; `perform` is the script."""
-
-    def __init__(self, place: Place, orders: int, per_second: float, folder: Path) -> None:
-        self.place = place
-        self.wanted = orders
-        self.per_second = per_second
-        self.folder = folder
-        self.deaths = 0
-        self.broken = False  # see CannotGoOn
-        self.known = (dict.fromkeys(("ready", "running", "scheduled"), 0), 0, 0)
-        self.mishaps: list[str] = []
-        self.poison = ""
-        self.relays_may_live = threading.Event()
-        self.cast = Cast(place, folder, dict.fromkeys(SKUS, orders) | {LAST_UNIT: 1}, self.process_died)
-        self.stage = Stage(self.figures)
-
-    def run(self) -> Report:
-        """Perform, audit, and leave no process behind, whatever happens."""
-        try:
-            with self.stage:
-                self.cast.enter()
-                with suppress(CannotGoOn):
-                    self.perform()
-                evidence = self.cast.evidence(self.poison)
-                self.stage.note("the curtain falls: every process is asked to stop")
-                self.mishaps += self.cast.leave()
-        finally:
-            self.relays_may_live.set()
-            self.cast.leave()
-        findings = audit(replace(evidence, mishaps=self.mishaps))
-        return Report(
-            ok=all(finding.ok for finding in findings),
-            seconds=self.stage.second,
-            database=self.place.kind,
-            findings=findings,
-            figures=figures(evidence, self.deaths),
-            timeline=self.stage.timeline,
-        )
+class Marketplace(Director):
+    """The whole evening. Every scene is a method; `perform` is the script."""
 
     def perform(self) -> None:
         """The script."""
@@ -80,18 +33,24 @@ class Director:
         self.stage.note(f"{self.wanted} orders begin to arrive, {self.per_second:g} a second")
         self.cast.customers.arrive(assortment(self.wanted, SKUS), self.per_second)
         self.relays_are_killed_all_the_time()
+        self.after(0.05, self.gateway_forgets)
         self.after(0.10, self.mail_outage)
+        self.after(0.25, self.gateway_loses_its_answers)
         self.after(0.35, self.worker_is_killed_at_work)
         self.after(0.40, self.poison_job)
         self.after(0.45, self.web_server_is_killed)
+        self.after(0.50, self.killed_after_charging)
         self.after(0.55, self.killed_before_sending)
-        self.after(0.65, self.killed_between_statements)
+        self.after(0.60, self.killed_between_statements)
+        self.after(0.65, self.killed_before_answering)
         self.after(0.70, self.merchant_outage)
+        self.after(0.75, self.clerk_charges_again)
         self.after(0.80, self.killed_after_sending)
         self.after(0.90, self.killed_at_booking)
         self.wait_for("all customers have ordered", lambda: not self.cast.customers.busy, 60)
         self.double_click()
         self.two_buyers_of_the_last_unit()
+        self.merchant_leaves()
         self.relays_may_live.set()
         self.all_is_quiet()
         self.wait_for("both web servers are there", self.cast.shop_is_open, 20)
@@ -146,11 +105,59 @@ class Director:
         for list_id in range(3):
             self.cast.import_price_list(list_id)
 
+    def gateway_forgets(self) -> None:
+        """Nobody ever learns what became of some charges: their polls time out."""
+        self.stage.note("the gateway loses track of what it charges just now")
+        before = len(self.cast.gateway.charges)
+        self.cast.gateway.forgetful = True
+        self.wait_for("five charges will never end", lambda: len(self.cast.gateway.charges) >= before + 5, 20)
+        self.cast.gateway.forgetful = False
+
+    def gateway_loses_its_answers(self) -> None:
+        """It refuses, it is slow, and it charges without saying so: the shop asks again, with the same key."""
+        gateway = self.cast.gateway
+        self.stage.note("the gateway answers 503")
+        gateway.failing = True
+        time.sleep(1)
+        gateway.failing, gateway.silent = False, True
+        self.stage.note("the gateway charges, and says nothing")
+        time.sleep(1)
+        gateway.silent, gateway.delay = False, 0.5
+        self.stage.note("the gateway is slow")
+        time.sleep(1)
+        gateway.delay = 0.0
+        self.stage.note("the gateway works again")
+
+    def killed_after_charging(self) -> None:
+        """The money is taken and the shop knows nothing of it: the next worker hands over the same key."""
+        self.stage.note("workers will die between a charge and their commit, and just after that")
+        self.drill("charge.before_commit")
+        self.drill("charge.after_commit")
+
+    def killed_before_answering(self) -> None:
+        """The order is committed and its customer has no answer: the next try gets that one, and no second order."""
+        self.stage.note("a web server will die between an order and its answer; the customer tries again")
+        self.drill("order.after_commit")
+
+    def clerk_charges_again(self) -> None:
+        """A second job for a charge that has been made ends without being run."""
+        orders = sorted({receipt.order_id for receipt in tuple(self.cast.customers.receipts) if receipt.order_id})[:5]
+        self.stage.note(f"a clerk has {len(orders)} orders charged once more")
+        jobs = [self.cast.charge_again(order_id) for order_id in orders]
+        self.wait_for("none of them is", lambda: self.cast.charged_before(jobs), 30)
+
+    def merchant_leaves(self) -> None:
+        """410 to its first webhook; of its second order it does not want to know."""
+        self.stage.note("a merchant answers 410: it wants no more webhooks")
+        self.cast.merchant.leaving.add(ANTIQUE)
+        self.cast.customers.buy(Purchase.of(ANTIQUE))
+        self.wait_for("the shop has noted that", lambda: self.cast.merchant_left(ANTIQUE), 30)
+        self.cast.customers.buy(Purchase.of(ANTIQUE))
+
     def killed_before_sending(self) -> None:
         """The row is there, the mail is not: the next run must send it."""
-        self.stage.note("workers will die between noting down a mail, or a webhook, and sending it")
+        self.stage.note("a worker will die between noting down a mail and sending it")
         self.drill("confirmation_email.after_insert")
-        self.drill("merchant_webhook.after_insert")
 
     def killed_after_sending(self) -> None:
         """The mail is out, nobody has noted it down: it may come twice, under one Message-ID."""
@@ -158,18 +165,18 @@ class Director:
         self.drill("confirmation_email.after_send")
 
     def killed_at_booking(self) -> None:
-        """Payment and end of the job commit together: before it both are undone, after it no run follows."""
-        self.stage.note("workers will die just before and just after they commit a payment")
-        self.drill("payment.before_commit")
-        self.drill("payment.after_commit")
+        """Invoice and end of the job commit together: before it both are undone, after it no run follows."""
+        self.stage.note("workers will die just before and just after they commit an invoice")
+        self.drill("invoice.before_commit")
+        self.drill("invoice.after_commit")
 
     def merchant_outage(self) -> None:
-        """The merchant answers, but with 503."""
-        self.stage.note("the merchant's server answers 503 to everything")
+        """The merchants answer, but with 503."""
+        self.stage.note("the merchants' server answers 503 to everything")
         self.cast.merchant.failing = True
         time.sleep(2)
         self.cast.merchant.failing = False
-        self.stage.note("the merchant's server works again")
+        self.stage.note("the merchants' server works again")
 
     def double_click(self) -> None:
         """Two clicks, one order."""
@@ -177,7 +184,8 @@ class Director:
         answers = self.cast.customers.buy_at_once(purchase, purchase)
         ids = {answer.order_id for answer in answers if answer}
         one = len(ids) == 1 and None not in ids
-        self.expect("a double click makes one order", happened=one, otherwise=f"orders {ids}")
+        one = one and sorted(answer.replayed for answer in answers if answer) == [False, True]
+        self.expect("a double click makes one order", happened=one, otherwise=f"{answers}")
 
     def two_buyers_of_the_last_unit(self) -> None:
         """One is glad, the other gets a clear answer."""
@@ -216,81 +224,6 @@ class Director:
         alone = receipt is None and not drill.exists()
         self.expect("that customer got no answer", happened=alone, otherwise="an answer came, or the server was away")
 
-    def all_is_quiet(self) -> None:
-        """Every queue and the outbox run empty, in bounded time."""
-        self.wait_for("every event is out", lambda: not self.cast.waiting_events(), 30)
-        self.wait_for("every job has ended", lambda: not any(self.cast.unfinished().values()), 45)
-
-    def until(self, happened: Callable[[], bool], timeout: float) -> bool:
-        """Wait until something has happened; False if it has not within `timeout` seconds."""
-        deadline = time.monotonic() + timeout
-        while not (done := happened()) and time.monotonic() < deadline:
-            if self.broken:
-                raise CannotGoOn
-            time.sleep(0.05)
-        return done
-
-    def after(self, share: float, scene: Callable[[], None]) -> None:
-        """Play a scene once this share of the orders is in."""
-        orders = round(share * self.wanted)
-        if self.until(lambda: self.cast.customers.orders >= orders, 60):
-            scene()
-        else:
-            self.expect(
-                scene.__name__, happened=False, otherwise=f"the scene was left out, {orders} orders never came in"
-            )
-
-    def drill(self, point: str) -> None:
-        """Have the next process that reaches `point` die there, and place an order, so that one will reach it."""
-        drill = self.cast.drills / point
-        drill.touch()
-        self.cast.customers.buy(Purchase.of(SKUS[2]))
-        self.wait_for(f"one has died at {point}", lambda: not drill.exists(), 30)
-
-    def wait_for(self, what: str, happened: Callable[[], bool], timeout: float) -> bool:
-        """Wait, but not for ever: what does not happen is a mishap, and the audit will say so."""
-        return self.expect(what, happened=self.until(happened, timeout), otherwise=f"not within {timeout:g} s")
-
-    def expect(self, what: str, *, happened: bool, otherwise: str) -> bool:
-        """Note what happened, or that it did not."""
-        self.stage.note(what if happened else f"OFF: {what}: {otherwise}")
-        if not happened:
-            self.mishaps.append(f"{what}: {otherwise}")
-        return happened
-
-    def process_died(self, name: str, code: int) -> None:
-        """Called by the supervisor, which then starts another."""
-        self.deaths += 1
-        if code >= 0:  # no scene ends a process like this
-            self.broken = True
-            log = self.folder / f"{name}.log"
-            self.expect(
-                f"{name} runs", happened=False, otherwise=f"it ended by itself with exit code {code}, see {log}"
-            )
-            return
-        if not name.startswith("relay"):  # of which so many die
-            self.stage.note(f"{name} died ({signal.Signals(-code).name}), another takes its place")
-
-    def waiting(self) -> tuple[dict[str, int], int, int]:
-        """Unfinished jobs, failed jobs, events; the last known ones while the store does not answer."""
-        with suppress(StoreError):
-            self.known = self.cast.unfinished(), len(self.cast.failed()), self.cast.waiting_events()
-        return self.known
-
-    def figures(self) -> Figures:
-        """What the bottom line of the screen shows."""
-        jobs, failed, events = self.waiting()
-        return {
-            "orders": str(self.cast.customers.orders),
-            "mails": str(len(self.cast.mail.mails)),
-            "webhooks": str(len(self.cast.merchant.webhooks)),
-            "events waiting": str(events),
-            "jobs waiting": str(jobs["ready"] + jobs["scheduled"]),
-            "running": str(jobs["running"]),
-            "failed": str(failed),
-            "processes died": str(self.deaths),
-        }
-
 
 def main() -> int:
     """Run the demo. Exit code 0: every claim holds; 1: one is off; 130: interrupted."""
@@ -310,7 +243,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave as on Ctrl-C, and take every child along
     try:
         with place(options.database, fresh_folder(options.folder)) as found:
-            report = Director(found, options.orders, options.per_second, options.folder).run()
+            report = Marketplace(found, options.orders, options.per_second, options.folder).run()
     except KeyboardInterrupt:
         print("interrupted; every process is stopped", file=sys.stderr)
         return 130

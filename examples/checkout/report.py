@@ -86,6 +86,9 @@ def figures(evidence: Evidence, deaths: int) -> dict[str, float | int]:
     return {
         "orders": len(evidence.orders),
         "refused (409)": sum(receipt.status == 409 for receipt in evidence.receipts),
+        "answers replayed": sum(receipt.replayed for receipt in evidence.receipts),
+        "charges": len(evidence.charges),
+        "charges asked for again": evidence.asked_again,
         "mails sent": len(evidence.mails),
         "mails that came twice": repeats(mail.message_id for mail in evidence.mails),
         "webhooks sent": len(evidence.webhooks),

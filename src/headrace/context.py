@@ -37,7 +37,7 @@ class JobContext(msgspec.Struct, kw_only=True):
     logged: dict[str, Any] = {}  # the arguments that every log line of this job carries
     arguments: dict[str, Any] = {}  # as the handler gets them: for middleware (B111)
     cancel_requested: bool = False  # somebody wants this run to end: stop when it is safe to
-    once_key: str | None = None  # hand it to a service that takes idempotency keys
+    once_key: str = ""  # hand it to a service that takes idempotency keys; empty for a task without once=
     once_fence: int | None = None
     completion: Completion | None = None  # of the worker that runs it
 

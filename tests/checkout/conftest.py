@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,21 +17,34 @@ import pytest
 from sqlalchemy import create_engine, func, select, text
 from sqlalchemy.engine import make_url
 
+from examples.checkout.world.gateway import Gateway
 from examples.checkout.world.mail import MailServer
 from examples.checkout.world.merchant import MerchantServer
 from tests.conftest import missing
 
 SHOP = "examples.checkout.shop"
+ELSEWHERE = f"""
+import itertools
+from {SHOP} import database, drills, jobs, merchants, orders, payments
+
+def place(key):
+    with orders.placing(database.database(), orders.Wanted("a@mail.example", "teapot", 1), key):
+        pass
+
+"""
 DATABASES = ("sqlite", "postgres", "mysql")
 
 
 class Shop:
     """The shop's modules as one process sees them, and the world around it."""
 
-    def __init__(self, environment: dict[str, str], drills: Path, mail: MailServer, merchant: MerchantServer) -> None:
+    def __init__(
+        self, environment: dict[str, str], drills: Path, mail: MailServer, gateway: Gateway, merchant: MerchantServer
+    ) -> None:
         self.environment = environment
         self.drills = drills
         self.mail = mail
+        self.gateway = gateway
         self.merchant = merchant
 
     def module(self, name: str) -> ModuleType:
@@ -40,6 +55,11 @@ class Shop:
         models, database = self.module("models"), self.module("database").database()
         with database.writing() as session:
             session.add(models.Item(sku=sku, stock=units))
+
+    def add(self, sku: str, units: int) -> None:
+        models, database = self.module("models"), self.module("database").database()
+        with database.writing() as session:
+            session.get_one(models.Item, sku).stock += units
 
     def left(self, sku: str) -> int:
         models, database = self.module("models"), self.module("database").database()
@@ -52,34 +72,50 @@ class Shop:
         with database.reading() as session:
             return int(session.get_one(models.Item, sku).sold)
 
-    def payments(self) -> list[tuple[int, int]]:
+    def invoices(self) -> list[tuple[int, int]]:
         """The ledger: order and cents."""
         models, database = self.module("models"), self.module("database").database()
         with database.reading() as session:
-            return [(payment.order_id, payment.cents) for payment in session.scalars(select(models.Payment))]
+            return [(invoice.order_id, invoice.cents) for invoice in session.scalars(select(models.Invoice))]
+
+    def payment(self, order_id: int) -> str:
+        """What the order says of it."""
+        models, database = self.module("models"), self.module("database").database()
+        with database.reading() as session:
+            return str(session.get_one(models.Order, order_id).payment)
+
+    def poll_ends(self) -> list[tuple[str, str]]:
+        """The hooks of the polls: trade number, and which one was called."""
+        models, database = self.module("models"), self.module("database").database()
+        with database.reading() as session:
+            return [(end.trade_no, end.hook) for end in session.scalars(select(models.PollEnd))]
+
+    def merchant_listens(self, sku: str) -> bool:
+        models, database = self.module("models"), self.module("database").database()
+        with database.reading() as session:
+            return bool(session.get_one(models.Item, sku).merchant_listens)
 
     def orders(self) -> int:
         models, database = self.module("models"), self.module("database").database()
         with database.reading() as session:
             return int(session.scalar(select(func.count(models.Order.id))))
 
-    def order(self, reference: str = "click-1", sku: str = "teapot", quantity: int = 1, email: str = "a@mail.example"):
+    def order(self, key: str = "click-1", sku: str = "teapot", quantity: int = 1, email: str = "a@mail.example") -> int:
+        """Place one, as the page does for a key that is new, and return its id."""
         orders = self.module("orders")
-        wanted = orders.Wanted(customer_email=email, sku=sku, quantity=quantity, client_reference=reference)
-        return orders.place(self.module("database").database(), wanted)
+        wanted = orders.Wanted(customer_email=email, sku=sku, quantity=quantity)
+        with orders.placing(self.module("database").database(), wanted, key) as (_, order):
+            return int(order.id)
 
     def order_in_another_process(self) -> int:
         """The same order, and the process's exit code."""
-        wanted = "orders.Wanted(customer_email='a@mail.example', sku='teapot', quantity=1, client_reference='click-1')"
-        return self.in_another_process(f"orders.place(database.database(), {wanted})")
+        return self.in_another_process("place('click-1')")
 
     @contextmanager
-    def ordering_in_another_process(self, reference: str) -> Iterator[subprocess.Popen[bytes]]:
+    def ordering_in_another_process(self, key: str) -> Iterator[subprocess.Popen[bytes]]:
         """Order after order, until the process is killed, or the block ends."""
-        wanted = f"orders.Wanted('a@mail.example', 'teapot', 1, f'{reference}-{{n}}')"
-        everything = f"[orders.place(database.database(), {wanted}) for n in itertools.count()]"
-        code = f"import itertools; from {SHOP} import database, orders; {everything}"
-        process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | self.environment)
+        code = f"[place(f'{key}-{{n}}') for n in itertools.count()]"
+        process = subprocess.Popen([sys.executable, "-c", ELSEWHERE + code], env=os.environ | self.environment)
         try:
             yield process
         finally:
@@ -117,8 +153,28 @@ class Shop:
 
     def in_another_process(self, call: str) -> int:
         """Call a function of the shop, such as "jobs.send_confirmation(1)", and return the process's exit code."""
-        code = f"from {SHOP} import database, drills, jobs, orders; {call}"
-        return subprocess.run([sys.executable, "-c", code], env=os.environ | self.environment, check=False).returncode
+        command = [sys.executable, "-c", ELSEWHERE + call]
+        return subprocess.run(command, env=os.environ | self.environment, check=False).returncode
+
+
+@contextmanager
+def worker(shop: Shop) -> Iterator[None]:
+    """A worker in a thread of its own, until the block ends."""
+    app = shop.module("jobs").app
+    working = app.worker(concurrency=4, grace=5)
+
+    async def work() -> None:
+        async with app:  # closes what this loop has opened
+            await working.run()
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()))
+    thread.start()
+    try:
+        yield
+    finally:
+        working.stop()
+        thread.join(20)
+    assert not thread.is_alive()
 
 
 @pytest.fixture
@@ -130,11 +186,25 @@ def mail() -> Iterator[MailServer]:
 
 
 @pytest.fixture
+def gateway() -> Iterator[Gateway]:
+    server = Gateway()
+    server.up()
+    yield server
+    server.down()
+
+
+@pytest.fixture
 def merchant() -> Iterator[MerchantServer]:
     server = MerchantServer()
     server.up()
     yield server
     server.down()
+
+
+@pytest.fixture
+def world(mail: MailServer, gateway: Gateway, merchant: MerchantServer) -> tuple[MailServer, Gateway, MerchantServer]:
+    """All that is outside of the shop."""
+    return mail, gateway, merchant
 
 
 @pytest.fixture(params=DATABASES)
@@ -163,15 +233,24 @@ def a_database(server: str, name: str) -> Iterator[str]:
 
 @pytest.fixture
 def shop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mail: MailServer, merchant: MerchantServer, database_url: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    world: tuple[MailServer, Gateway, MerchantServer],
+    database_url: str,
 ) -> Iterator[Shop]:
     """A fresh import of the shop with an environment of its own, as a new process would have it."""
+    mail, gateway, merchant = world
     drills = tmp_path / "drills"
     drills.mkdir()
     environment = {
         "CHECKOUT_DATABASE_URL": database_url,
         "CHECKOUT_SMTP_PORT": str(mail.port),
-        "CHECKOUT_MERCHANT_URL": merchant.url,
+        "CHECKOUT_GATEWAY_URL": gateway.url,
+        "CHECKOUT_GATEWAY_SECRET": gateway.secret,
+        "CHECKOUT_MERCHANTS_URL": merchant.url,
+        "CHECKOUT_MERCHANTS_SECRET": merchant.secret,
+        "CHECKOUT_PATIENCE": "1",
+        "CHECKOUT_HURRY": "4000",
         "CHECKOUT_DRILLS": str(drills),
         "NO_PROXY": "127.0.0.1",
     }
@@ -179,12 +258,12 @@ def shop(
         monkeypatch.setenv(name, value)
     for name in [name for name in sys.modules if name.startswith(SHOP)]:
         monkeypatch.delitem(sys.modules, name)
-    shop = Shop(environment, drills, mail, merchant)
+    shop = Shop(environment, drills, mail, gateway, merchant)
     yield shop
     shop.module("database").database().close()
     if jobs := sys.modules.get(f"{SHOP}.jobs"):
         jobs.app.close()
-        shop.module("sending").merchant_client().close()
+        shop.module("gateway").client().close()
 
 
 @pytest.fixture

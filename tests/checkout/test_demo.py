@@ -61,9 +61,13 @@ def test_the_demo_holds_every_claim(tmp_path: Path, need: Callable[[str], None],
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert report["database"] == database
     assert all(finding["ok"] for finding in report["findings"])
-    # and one for each of the drills, a killed worker, a double click, a last unit, and one whose customer walked away
-    assert report["figures"]["orders"] == 40 + 10
-    assert report["figures"]["processes that died"] >= 13
+    # and one for each of the drills, a killed worker, a double click, a last unit, one whose customer walked away, and
+    # two of a merchant who wants no webhooks
+    assert report["figures"]["orders"] == 40 + 14
+    assert report["figures"]["charges"] == 40 + 14
+    assert report["figures"]["charges asked for again"] >= 2
+    assert report["figures"]["answers replayed"] >= 5
+    assert report["figures"]["processes that died"] >= 15
     assert (tmp_path / "report.md").read_text(encoding="utf-8").startswith("# Checkout demo")
 
 

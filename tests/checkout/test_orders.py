@@ -1,4 +1,4 @@
-"""Placing orders: stock, double clicks, who gets the last unit; and that jobs and event come and go with the order."""
+"""Placing orders: stock, who gets the last unit; and that jobs and event come and go with the order."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ def together(*calls: Callable[[], object]) -> list[object]:
 
 def test_an_order_takes_its_units_off_the_stock(shop: Shop) -> None:
     shop.stock("teapot", 5)
-    placed = shop.order(quantity=2)
-    assert placed.new
+    shop.order(quantity=2)
     assert shop.left("teapot") == 3
 
 
@@ -46,27 +45,9 @@ def test_two_buyers_of_the_last_unit(shop: Shop) -> None:
 def test_twenty_buyers_of_seven_units(shop: Shop) -> None:
     shop.stock("teapot", 7)
     answers = together(*(lambda n=n: shop.order(f"click-{n}") for n in range(20)))
-    served = [answer.order_id for answer in answers if not isinstance(answer, Exception)]
+    served = [answer for answer in answers if not isinstance(answer, Exception)]
     assert len(set(served)) == len(served) == 7
     assert shop.left("teapot") == 0
-
-
-def test_a_double_click_is_one_order(shop: Shop) -> None:
-    shop.stock("teapot", 1)
-    answers = together(shop.order, shop.order, shop.order)
-    assert len({answer.order_id for answer in answers}) == 1
-    assert sorted(answer.new for answer in answers) == [False, False, True]
-    assert shop.left("teapot") == 0
-
-
-def test_one_reference_for_two_purchases_is_refused(shop: Shop) -> None:
-    shop.stock("teapot", 5)
-    shop.stock("kettle", 5)
-    shop.order("click-1", "teapot")
-    with pytest.raises(Exception, match="click-1") as refused:
-        shop.order("click-1", "kettle")
-    assert type(refused.value).__name__ == "ReferenceTaken"
-    assert (shop.left("teapot"), shop.left("kettle")) == (4, 5)
 
 
 def test_an_error_leaves_order_and_stock_as_they_were(shop: Shop) -> None:
@@ -74,7 +55,8 @@ def test_an_error_leaves_order_and_stock_as_they_were(shop: Shop) -> None:
     with pytest.raises(Exception, match="3 of teapot left, 4 asked for"):
         shop.order(quantity=4)
     assert shop.left("teapot") == 3
-    assert shop.order().new  # the reference of the refused click is free
+    shop.order()
+    assert shop.left("teapot") == 2
 
 
 def test_an_unknown_item_is_refused(shop: Shop) -> None:
@@ -86,8 +68,8 @@ def test_an_unknown_item_is_refused(shop: Shop) -> None:
 
 def test_an_order_brings_its_jobs_and_its_event(shop: Shop) -> None:
     shop.stock("teapot", 5)
-    order_id = shop.order().order_id
-    assert shop.waiting() == {f"mail:{order_id}", f"webhook:{order_id}"}
+    order_id = shop.order()
+    assert shop.waiting() == {f"mail:{order_id}", f"charge:{order_id}"}
     assert shop.events() == 1
 
 
@@ -98,13 +80,6 @@ def test_a_refused_order_leaves_no_job_and_no_event(shop: Shop) -> None:
     assert (shop.waiting(), shop.events()) == (set(), 0)
 
 
-def test_three_clicks_at_once_make_one_event_and_one_job_of_each(shop: Shop) -> None:
-    shop.stock("teapot", 3)
-    together(shop.order, shop.order, shop.order)
-    assert len(shop.waiting()) == 2
-    assert shop.events() == 1
-
-
 @pytest.mark.parametrize("point", ["order.between_statements", "order.before_commit"])
 def test_killed_before_the_commit_nothing_is_there(shop: Shop, point: str) -> None:  # B117
     shop.stock("teapot", 5)
@@ -112,7 +87,7 @@ def test_killed_before_the_commit_nothing_is_there(shop: Shop, point: str) -> No
     assert shop.order_in_another_process() == KILLED
     assert (shop.orders(), shop.left("teapot"), shop.waiting(), shop.events()) == (0, 5, set(), 0)
 
-    assert shop.order().new  # whoever got no answer tries again
+    shop.order()  # whoever got no answer tries again
     assert (shop.orders(), shop.left("teapot"), len(shop.waiting()), shop.events()) == (1, 4, 2, 1)
 
 
@@ -120,9 +95,6 @@ def test_killed_after_the_commit_all_of_it_is_there(shop: Shop) -> None:  # B117
     shop.stock("teapot", 5)
     (shop.drills / "order.after_commit").touch()
     assert shop.order_in_another_process() == KILLED
-    assert (shop.orders(), shop.left("teapot"), len(shop.waiting()), shop.events()) == (1, 4, 2, 1)
-
-    assert not shop.order().new
     assert (shop.orders(), shop.left("teapot"), len(shop.waiting()), shop.events()) == (1, 4, 2, 1)
 
 
@@ -136,7 +108,7 @@ def test_killed_anywhere_there_are_as_many_orders_as_jobs_and_events(shop: Shop)
             process.kill()
     orders = shop.orders()
     assert shop.left("teapot") == 100_000 - orders
-    assert shop.queued() == {"mail": orders, "webhooks": orders}
+    assert shop.queued() == {"mail": orders, "payments": orders}
     assert shop.events() == orders
 
 

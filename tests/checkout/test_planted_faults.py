@@ -6,14 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from examples.checkout.audit import SUBSCRIBERS
 from examples.checkout.cast import fresh_folder
 from examples.checkout.customers import assortment
 from examples.checkout.databases import place
-from examples.checkout.demo import SKUS, Director
+from examples.checkout.director import SKUS, Director
 from examples.checkout.shop.models import Delivery, Item, Order
 
 
@@ -27,14 +28,41 @@ class Saboteur(Director):
         self.all_is_quiet()
         self.plant_an_order_without_jobs()
         self.plant_second_jobs_for_an_event()
+        self.plant_a_lost_answer()
+        self.plant_a_second_charge()
+        self.plant_a_poll_with_both_hooks()
         self.all_is_quiet()
+
+    def plant_a_lost_answer(self) -> None:
+        """As a shop leaves it behind that forgets what it has answered: the second click is a second order."""
+        purchase = self.cast.customers.receipts[-1].purchase
+        with self.cast.database.writing() as session:
+            session.execute(text("delete from checkout_once where scope = 'http'"))
+        self.cast.customers.buy(purchase)
+        self.key = purchase.key
+
+    def plant_a_second_charge(self) -> None:
+        """As a shop makes it that has a new key for each try."""
+        self.charged = self.cast.gateway.charges[0]
+        order = {"order_id": self.charged.order_id, "cents": self.charged.cents}
+        url = f"{self.cast.gateway.url}/charges"
+        httpx2.post(url, json=order, headers={"Idempotency-Key": "another"}, trust_env=False).raise_for_status()
+
+    def plant_a_poll_with_both_hooks(self) -> None:
+        """As a timeout leaves it behind that does not look whether the answer has come."""
+
+        @self.cast.store.task(name="examples.checkout.shop.payments.payment_never_ended", queue="payments")
+        def timeout(trade_no: str, order_id: int) -> None:
+            """As another program would call it."""
+
+        timeout.enqueue(trade_no=self.charged.trade_no, order_id=self.charged.order_id)
 
     def plant_an_order_without_jobs(self) -> None:
         """As a shop leaves it behind that commits first and enqueues then."""
         with self.cast.database.writing() as session:
             item = session.get_one(Item, SKUS[0], with_for_update=True)
             item.stock -= 1
-            order = Order(client_reference="lost", customer_email="a@mail.example", sku=item.sku, quantity=1)
+            order = Order(idempotency_key="lost", customer_email="a@mail.example", sku=item.sku, quantity=1)
             order.total_cents = item.price_cents
             session.add(order)
             session.flush()
@@ -47,7 +75,7 @@ class Saboteur(Director):
             assert known is not None
             order = session.get_one(Order, known.order_id)
             self.doubled, self.doubled_cents = order.id, order.total_cents
-            columns = ("client_reference", "sku", "quantity", "total_cents")
+            columns = ("idempotency_key", "sku", "quantity", "total_cents")
             payload = {"order_id": order.id} | {name: getattr(order, name) for name in columns}
         event = {"id": known.event_id, "type": "OrderCreated", "aggregate_type": "Order", "created_us": 1}
         for subscriber in SUBSCRIBERS:
@@ -61,9 +89,7 @@ class Saboteur(Director):
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("database", ["sqlite", "postgres", "mysql"])
-def test_an_order_without_its_jobs_and_a_doubled_event_are_named(
-    tmp_path: Path, need: Callable[[str], None], database: str
-) -> None:
+def test_what_went_wrong_is_named(tmp_path: Path, need: Callable[[str], None], database: str) -> None:
     need(database)
     with place(database, fresh_folder(tmp_path)) as found:
         director = Saboteur(found, 4, 20, tmp_path)
@@ -71,16 +97,24 @@ def test_an_order_without_its_jobs_and_a_doubled_event_are_named(
     off = {finding.claim: finding.found for finding in report.findings if not finding.ok}
     lost = director.lost
     missed = ", ".join(f"{subscriber} missed order {lost}" for subscriber in SUBSCRIBERS)
-    doubled = director.doubled
+    doubled, charged = director.doubled, director.charged
     money = f"order {lost}: 1990 not booked, order {doubled}: {director.doubled_cents} too much"
     assert off == {
+        "no Idempotency-Key made two orders": (
+            f"2 orders under the key {director.key}, 2 orders answered under the key {director.key}"
+        ),
+        "every order was charged once": (
+            f"order {lost}: 1990 not charged, order {charged.order_id}: {charged.cents} charged too much"
+        ),
+        "every order ends PAID, CLOSED or TIMEOUT": f"order {lost}: PENDING, and None at the gateway",
+        "every payment poll ended once": f"order {lost}: no hook, {charged.trade_no}: on_final and on_timeout",
         "every order has one mail": f"missing confirmation_email-{lost}",
-        "every order has one webhook": f"missing merchant_webhook-{lost}",
+        "every order has one webhook": f"missing order-{lost}",
         "every OrderCreated reached each subscriber": missed,
         "no OrderCreated made two jobs of a subscriber": ", ".join(
             f"2 jobs of {subscriber} for order {doubled}" for subscriber in SUBSCRIBERS
         ),
-        "the ledger has one payment per order": money,
+        "the ledger has one invoice per order": money,
         "the statistics count every unit once": f"{SKUS[0]}: 2 sold, 1 counted",
         "every order page says confirmed": f"order {lost}: pending",
         "the poison job failed, and it alone": "none failed",  # there was none this evening

@@ -11,49 +11,26 @@ from dataclasses import dataclass
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from headrace import Exponential, Fail, Headrace, Retry, current_job
+from headrace import Retry, current_job
 from headrace.outbox import Event
 
-from . import sending
+from . import mailing
+from .app import PATIENTLY, app
 from .database import database
 from .drills import reach
-from .models import CONFIRMATION, WEBHOOK, Delivery, Item, Payment
-from .notifications import UnknownOrder, notify
+from .models import CONFIRMATION, Delivery, Invoice, Item
+from .notifications import notify
+from .payments import charge
 from .price_lists import parse
 from .settings import settings
 
-# A killed worker's jobs run again after one lease. Two seconds keep the demo short; the default of 30 suits most.
-# On SQLite a heartbeat may have to wait for the file, so a short lease needs a short `busy_timeout`.
-app = Headrace(
-    settings().store_url or settings().database_url,
-    name=settings().store_name,
-    outbox=settings().database_url if settings().store_url else None,  # only where the jobs are elsewhere
-    lease=2,
-    heartbeat=0.5,
-    busy_timeout=0.6,
-)
-
-# An outage is waited out, a few seconds apart with jitter, so that not all come back at once. Minutes suit real life.
-# What no waiting can mend fails at once. By default a job under which three workers have died is given up; here workers
-# are killed every few seconds, so that three deaths say nothing about the job.
-PATIENTLY = Retry(
-    max_attempts=100,
-    max_crashes=10,
-    backoff=Exponential(base=0.2, factor=2, cap=1.5, jitter="equal"),
-    on=[((UnknownOrder, sending.AddressRefused), Fail)],
-)
+__all__ = ["OrderCreated", "app", "charge", "import_price_list", "send_confirmation"]
 
 
 @app.task(queue="mail", retry=PATIENTLY, timeout=10)
 def send_confirmation(order_id: int) -> None:
     """Mail the customer that the order is confirmed."""
-    notify(database(), order_id, CONFIRMATION, sending.mail)
-
-
-@app.task(queue="webhooks", retry=PATIENTLY, timeout=10)
-def notify_merchant(order_id: int) -> None:
-    """Tell the merchant what to pack."""
-    notify(database(), order_id, WEBHOOK, sending.webhook)
+    notify(database(), order_id, CONFIRMATION, mailing.send)
 
 
 # No `except` helps against a handler that kills its process. The third time the job is failed, and others live.
@@ -68,7 +45,7 @@ class OrderCreated:
     """The event: what other departments, or other services, need to know of an order."""
 
     order_id: int
-    client_reference: str
+    idempotency_key: str
     sku: str
     quantity: int
     total_cents: int
@@ -76,16 +53,16 @@ class OrderCreated:
 
 # A subscriber may run twice, as any job. What these two do must count once, and there are two ways to that.
 @app.on("OrderCreated", queue="books", retry=PATIENTLY, timeout=10)
-def book_payment(order: OrderCreated, event: Event) -> None:
-    """Write the payment into the ledger, and end the job in the same transaction: no run can follow one that did."""
+def book_invoice(order: OrderCreated, event: Event) -> None:
+    """Write the invoice into the ledger, and end the job in the same transaction: no run can follow one that did."""
     with database().writing() as session:
         if not _ends_here(session, event):
             return
-        _note_delivery(session, "book_payment", order, event)
-        session.add(Payment(order_id=order.order_id, cents=order.total_cents))
+        _note_delivery(session, "book_invoice", order, event)
+        session.add(Invoice(order_id=order.order_id, cents=order.total_cents))
         session.flush()
-        reach("payment.before_commit")
-    reach("payment.after_commit")
+        reach("invoice.before_commit")
+    reach("invoice.after_commit")
 
 
 @app.on("OrderCreated", queue="books", retry=PATIENTLY, timeout=10)
@@ -102,11 +79,11 @@ def count_sale(order: OrderCreated, event: Event) -> None:
 
 def _ends_here(session: Session, event: Event) -> bool:
     """End this job when the session commits. Not so in Redis: there the event is noted, and a second run finds it."""
-    if settings().store_url:
-        with app.inbox(session, event.id, consumer="ledger") as first:
-            return first
-    current_job().complete(transaction=session)
-    return True
+    if settings().one_database:
+        current_job().complete(transaction=session)
+        return True
+    with app.inbox(session, event.id, consumer="ledger") as first:
+        return first
 
 
 def prepare() -> None:
@@ -131,6 +108,6 @@ def _note_delivery(session: Session, subscriber: str, order: OrderCreated, event
             job_id=job.id,
             enqueued_us=job.enqueued_us,
             order_id=order.order_id,
-            client_reference=order.client_reference,
+            idempotency_key=order.idempotency_key,
         )
     )

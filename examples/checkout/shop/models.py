@@ -27,25 +27,33 @@ class Item(Base):
     stock: Mapped[int]
     price_cents: Mapped[int] = mapped_column(default=1990)
     sold: Mapped[int] = mapped_column(default=0)  # units, counted from events: `jobs.count_sale`
+    merchant_listens: Mapped[bool] = mapped_column(default=True)  # False once it has answered a webhook with 410
+
+
+PENDING, PAID, CLOSED, TIMEOUT = "PENDING", "PAID", "CLOSED", "TIMEOUT"
 
 
 class Order(Base):
-    """What a customer bought. `client_reference` is made by the customer's browser, once per click of "buy"."""
+    """What a customer bought. The key is the browser's, one for each purchase, however often its button is pressed.
+
+    It need not be unique here: that there is one order for each key is seen to where the answers are kept.
+    """
 
     __tablename__ = "orders"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    client_reference: Mapped[str] = mapped_column(String(64), unique=True)
+    idempotency_key: Mapped[str] = mapped_column(String(255), index=True)
     customer_email: Mapped[str] = mapped_column(String(254))
     sku: Mapped[str] = mapped_column(ForeignKey("items.sku"))
     quantity: Mapped[int]
     total_cents: Mapped[int]
+    trade_no: Mapped[str | None] = mapped_column(String(64))  # the gateway's, once it has been charged
+    payment: Mapped[str] = mapped_column(String(16), default=PENDING)
     placed_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=utc_now)
     confirmation_email_sent_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
 
 
 CONFIRMATION = "confirmation_email"
-WEBHOOK = "merchant_webhook"
 
 
 class Notification(Base):
@@ -67,10 +75,10 @@ class Notification(Base):
         return f"{self.type}-{self.order_id}"
 
 
-class Payment(Base):
-    """An entry of the ledger. The table would take two for one order: it is `jobs.book_payment` that makes one."""
+class Invoice(Base):
+    """An entry of the ledger. The table would take two for one order: it is `jobs.book_invoice` that makes one."""
 
-    __tablename__ = "payments"
+    __tablename__ = "invoices"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     order_id: Mapped[int]
@@ -91,4 +99,14 @@ class Delivery(Base):
     job_id: Mapped[str] = mapped_column(String(64), primary_key=True)
     enqueued_us: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     order_id: Mapped[int]
-    client_reference: Mapped[str] = mapped_column(String(64))
+    idempotency_key: Mapped[str] = mapped_column(String(255))
+
+
+class PollEnd(Base):
+    """Which hook was called at the end of a poll: written down for the audit alone."""
+
+    __tablename__ = "poll_ends"
+
+    trade_no: Mapped[str] = mapped_column(String(64), primary_key=True)
+    hook: Mapped[str] = mapped_column(String(16), primary_key=True)
+    job_id: Mapped[str] = mapped_column(String(64), primary_key=True)

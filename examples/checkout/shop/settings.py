@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+# Known to everybody: a real shop has one of `headrace.webhooks.new_secret()` for each partner, and tells nobody else.
+NO_SECRET = "whsec_YSBzZWNyZXQgZm9yIGRldmVsb3BtZW50"
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -18,8 +21,18 @@ class Settings:
     store_name: str = "checkout"  # keeps several shops in one store apart
     smtp_host: str = "127.0.0.1"
     smtp_port: int = 1025
-    merchant_url: str = "http://127.0.0.1:8025/webhooks"
+    gateway_url: str = "http://127.0.0.1:8026"
+    gateway_secret: str = NO_SECRET
+    merchants_url: str = "http://127.0.0.1:8025/webhooks"  # a merchant's own address is below it
+    merchants_secret: str = NO_SECRET
+    patience: float = 5.0  # seconds in which the gateway, or a merchant, has to answer
+    hurry: float = 1.0  # divides every schedule, see schedules.py
     drills: Path | None = None  # see drills.py; never set in production
+
+    @property
+    def one_database(self) -> bool:
+        """Are the jobs where the orders are, so that one transaction holds both?"""
+        return not self.store_url
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
@@ -35,7 +48,12 @@ class Settings:
             store_name=given("STORE_NAME", cls.store_name),
             smtp_host=given("SMTP_HOST", cls.smtp_host),
             smtp_port=int(given("SMTP_PORT", str(cls.smtp_port))),
-            merchant_url=given("MERCHANT_URL", cls.merchant_url),
+            gateway_url=given("GATEWAY_URL", cls.gateway_url),
+            gateway_secret=given("GATEWAY_SECRET", cls.gateway_secret),
+            merchants_url=given("MERCHANTS_URL", cls.merchants_url),
+            merchants_secret=given("MERCHANTS_SECRET", cls.merchants_secret),
+            patience=float(given("PATIENCE", str(cls.patience))),
+            hurry=float(given("HURRY", str(cls.hurry))),
             drills=Path(drills) if drills else None,
         )
 

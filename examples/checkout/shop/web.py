@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Literal
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
+from headrace.contrib.fastapi import required_key
 from headrace.errors import StoreError
+from headrace.http import IdempotencyMiddleware, IdempotentRequest
+from headrace.webhooks import SignatureInvalid, verify
 
-from . import jobs, orders
+from . import jobs, orders, payments
+from .app import LEASE
 from .database import database
 from .models import Order
+from .settings import settings
+
+KeyDep = Annotated[IdempotentRequest, Depends(required_key)]
 
 
 class OrderRequest(BaseModel):
-    """What the browser sends. It makes a new `client_reference` for each purchase, not for each click."""
+    """What the browser sends, with an Idempotency-Key: a new one for each purchase, not for each click."""
 
     customer_email: Annotated[str, Field(max_length=254, pattern=r"^[^@\s,<>]+@[^@\s,<>]+$")]
     sku: Annotated[str, Field(min_length=1, max_length=64)]
     quantity: Annotated[int, Field(ge=1, le=1000)]
-    client_reference: Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class OrderAnswer(BaseModel):
@@ -32,6 +39,7 @@ class OrderAnswer(BaseModel):
 
     order_id: int
     status: Literal["pending", "confirmed", "failed"]
+    payment: Literal["PENDING", "PAID", "CLOSED", "TIMEOUT"]
     message: str
 
 
@@ -45,16 +53,34 @@ async def lifespan(_web: FastAPI) -> AsyncIterator[None]:
 
 
 web = FastAPI(title="checkout", lifespan=lifespan)
+# An order is one transaction, so one that failed has done nothing, and its key may try again.
+web.add_middleware(IdempotencyMiddleware, jobs.app, lease=LEASE, replay_errors="never")
 
 
 # Plain functions: FastAPI runs them in threads, where blocking calls to the database and the job store are at home.
 @web.post("/orders", status_code=201)
-def place_order(request: OrderRequest, response: Response) -> OrderAnswer:
-    """Place an order: 201, or 200 for a repeated click, which gets the same order."""
-    placed = orders.place(database(), orders.Wanted(**request.model_dump()))
-    response.status_code = 201 if placed.new else 200
-    response.headers["Location"] = f"/orders/{placed.order_id}"
-    return _as_the_customer_sees_it(placed.order_id)
+def place_order(request: OrderRequest, key: KeyDep) -> JSONResponse:
+    """Place an order. A second click, or a second try after a lost answer, gets the answer of the first."""
+    with orders.placing(database(), orders.Wanted(**request.model_dump()), key.key) as (session, order):
+        placed = _pending(order)
+        answer = JSONResponse(placed.model_dump(), 201, {"Location": f"/orders/{order.id}"})
+        if settings().one_database:  # else the middleware keeps the answer, a moment after the commit
+            key.complete(transaction=session, status=201, headers=answer.headers, body=bytes(answer.body))
+    return answer
+
+
+@web.post("/orders/{order_id}/charge", status_code=202)
+def charge_order(order_id: int) -> dict[str, str]:
+    """For the clerk who does not see that it has been done: it is not done twice."""
+    return {"job_id": jobs.charge.enqueue(order_id=order_id).id}
+
+
+@web.post("/payments/notifications", status_code=204)
+async def payment_notified(request: Request) -> None:
+    """The gateway tells how a payment has ended. It may come twice, or never: see payments.py."""
+    body = await request.body()
+    verify(settings().gateway_secret, request.headers, body)
+    await asyncio.to_thread(payments.notified, **json.loads(body))
 
 
 @web.get("/orders/{order_id}", response_model=None)
@@ -79,16 +105,24 @@ def health() -> dict[str, str]:
 
 def _as_the_customer_sees_it(order_id: int) -> OrderAnswer:
     with database().reading() as session:
-        confirmed = session.get_one(Order, order_id).confirmation_email_sent_at is not None
-    if confirmed:
-        return OrderAnswer(order_id=order_id, status="confirmed", message="Your confirmation is in the mail.")
+        order = session.get_one(Order, order_id)
+    if order.confirmation_email_sent_at is not None:
+        return _answer(order, "confirmed", "Your confirmation is in the mail.")
     try:
         failed = jobs.mail_was_given_up(order_id)
     except StoreError:
         failed = False  # not known to have failed; the order itself is safe
-    if failed:
-        return OrderAnswer(order_id=order_id, status="failed", message="We could not reach you by mail. Please call.")
-    return OrderAnswer(order_id=order_id, status="pending", message="Your order is placed, a mail will follow.")
+    return _answer(order, "failed", "We could not reach you by mail. Please call.") if failed else _pending(order)
+
+
+def _pending(order: Order) -> OrderAnswer:
+    return _answer(order, "pending", "Your order is placed, a mail will follow.")
+
+
+def _answer(order: Order, status: str, message: str) -> OrderAnswer:
+    return OrderAnswer.model_validate(
+        {"order_id": order.id, "status": status, "payment": order.payment, "message": message}
+    )
 
 
 @web.exception_handler(orders.OutOfStock)
@@ -97,10 +131,10 @@ def out_of_stock(_request: Request, error: Exception) -> JSONResponse:
     return _problem(409, "Out of stock", str(error))
 
 
-@web.exception_handler(orders.ReferenceTaken)
-def reference_taken(_request: Request, error: Exception) -> JSONResponse:
-    """422: a mistake in the browser's code."""
-    return _problem(422, "Client reference was used for a different order", str(error))
+@web.exception_handler(SignatureInvalid)
+def not_from_the_gateway(_request: Request, error: Exception) -> JSONResponse:
+    """401: anybody could say that a payment has ended."""
+    return _problem(401, "Not signed", str(error))
 
 
 @web.exception_handler(orders.UnknownItem)

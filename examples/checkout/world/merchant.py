@@ -1,65 +1,95 @@
-"""A merchant's server: takes webhooks over HTTP, and remembers each."""
+"""The merchants' server: takes signed webhooks over HTTP, sooner or later, and remembers each."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
+from collections import Counter
 from functools import partial
-from http.server import BaseHTTPRequestHandler
 from typing import NamedTuple
 
+from headrace.webhooks import SignatureInvalid, new_secret, verify
+
+from .exchange import Exchange
 from .listener import Listener
 
 
 class Webhook(NamedTuple):
-    """One webhook that was accepted."""
+    """One webhook that was taken."""
 
     id: str  # the sender's, the same when it sends again
     order_id: int
+    payment: str
     at: float  # time.monotonic
 
 
 class MerchantServer(Listener):
-    """Accepts everything, unless told to fail."""
+    """Has its habits: some webhooks it takes at once, some at the second or third try, some without a word."""
 
     def __init__(self) -> None:
         super().__init__(partial(_Exchange, self))
+        self.secret = new_secret()
         self.webhooks: list[Webhook] = []
+        self.refused: list[str] = []  # ids that were answered 410
+        self.forged = 0  # webhooks without a good signature
         self.failing = False  # answer 503 and remember nothing
+        self.leaving: set[str] = set()  # merchants who want no more webhooks
+        self._tries: Counter[str] = Counter()
+        self._habits: dict[str, int] = {}
         self._lock = threading.Lock()
+
+    def try_of(self, webhook_id: str) -> tuple[int, int]:
+        """How often this webhook has come by now, and the habit that goes with it: each id has the next of seven."""
+        with self._lock:
+            self._tries[webhook_id] += 1
+            return self._tries[webhook_id], self._habits.setdefault(webhook_id, len(self._habits) % 7)
 
     def take(self, webhook_id: str, body: bytes) -> None:
         """Remember a webhook."""
+        data = json.loads(body)["data"]
         with self._lock:
-            self.webhooks.append(Webhook(webhook_id, int(json.loads(body)["order_id"]), time.monotonic()))
+            self.webhooks.append(Webhook(webhook_id, int(data["order_id"]), data["payment"], time.monotonic()))
 
     @property
     def url(self) -> str:
-        """Where the webhooks go."""
+        """Where the webhooks go: a merchant's own are below it."""
         return f"http://127.0.0.1:{self.port}/webhooks"
 
 
-class _Exchange(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
+class _Exchange(Exchange):
     def __init__(self, merchant: MerchantServer, *handed_over: object) -> None:
         self.merchant = merchant
         super().__init__(*handed_over)  # type: ignore[arg-type]
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.merchant.failing:
-            self.answer(503)
+    def post(self, body: bytes) -> None:
+        merchant = self.merchant
+        try:
+            webhook_id = verify(merchant.secret, dict(self.headers), body)
+        except SignatureInvalid as error:
+            merchant.forged += 1
+            self.answer(401, str(error))
             return
-        self.merchant.take(self.headers["webhook-id"], body)
-        self.answer(204)
+        if self.path.rpartition("/")[2] in merchant.leaving:
+            merchant.refused.append(webhook_id)
+            self.answer(410, "no more, please")
+        elif merchant.failing:
+            self.answer(503)
+        else:
+            self.take_as_usual(webhook_id, body)
 
-    def answer(self, status: int) -> None:
-        self.send_response(status)
-        if status != 204:  # which has no body by definition
-            self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_args: object, **_kwargs: object) -> None:
-        """Stay silent: the director tells what happens."""
+    def take_as_usual(self, webhook_id: str, body: bytes) -> None:
+        match self.merchant.try_of(webhook_id):
+            case (1, 1) | (2, 1):
+                self.answer(200, "not now")  # which is no success, whatever the status says
+            case (1, 3):
+                self.answer(503)
+            case (1, 5):
+                time.sleep(1.5)  # longer than the shop waits
+                self.hang_up()
+            case (1, 6):
+                self.merchant.take(webhook_id, body)
+                self.hang_up()  # it is taken, and nobody is told
+            case _:
+                self.merchant.take(webhook_id, body)
+                self.answer(200, "success")

@@ -41,8 +41,16 @@ class App(Protocol):
 
     clock: SystemClock
     rng: random.Random
-    task: Any
-    poll: Any
+
+    @property
+    def task(self) -> Any:
+        """Makes a task of a function."""
+        ...
+
+    @property
+    def poll(self) -> Any:
+        """Makes a poll of one."""
+        ...
 
     @property
     def tasks(self) -> Mapping[str, Any]:

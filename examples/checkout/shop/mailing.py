@@ -1,12 +1,9 @@
-"""Mails and webhooks, as they leave the shop."""
+"""Mails, as they leave the shop."""
 
 from __future__ import annotations
 
 import smtplib
 from email.message import EmailMessage
-from functools import cache
-
-import httpx2
 
 from .models import Order
 from .settings import settings
@@ -16,7 +13,7 @@ class AddressRefused(Exception):
     """The customer's mail server will never take mail for this address."""
 
 
-def mail(order: Order, message_id: str) -> None:
+def send(order: Order, message_id: str) -> None:
     """Mail the customer, over SMTP."""
     message = EmailMessage()
     message["Message-ID"] = f"<{message_id}@shop.example>"  # the same in every run: a mail reader shows it once
@@ -32,16 +29,3 @@ def mail(order: Order, message_id: str) -> None:
             if code >= 500:  # 4xx says: try again later
                 raise AddressRefused(f"{order.customer_email}: {code} {reason!r}") from refused
             raise
-
-
-def webhook(order: Order, message_id: str) -> None:
-    """Tell the merchant, over HTTP."""
-    body = {"type": "order.placed", "order_id": order.id, "sku": order.sku, "quantity": order.quantity}
-    answer = merchant_client().post(settings().merchant_url, json=body, headers={"webhook-id": message_id})
-    answer.raise_for_status()
-
-
-@cache
-def merchant_client() -> httpx2.Client:
-    """One for all threads: it keeps connections open between jobs."""
-    return httpx2.Client(timeout=5)

@@ -1,0 +1,32 @@
+"""The app: where jobs, keys and events are, and how patient jobs are."""
+
+from __future__ import annotations
+
+from headrace import Exponential, Fail, Headrace, Retry
+
+from .mailing import AddressRefused
+from .notifications import UnknownOrder
+from .settings import settings
+
+# What a killed process held is free after one lease. Two seconds keep the demo short; the default of 30 suits most.
+# On SQLite a heartbeat may have to wait for the file, so a short lease needs a short `busy_timeout`.
+LEASE = 2
+
+app = Headrace(
+    settings().store_url or settings().database_url,
+    name=settings().store_name,
+    outbox=None if settings().one_database else settings().database_url,
+    lease=LEASE,
+    heartbeat=0.5,
+    busy_timeout=0.6,
+)
+
+# An outage is waited out, a few seconds apart with jitter, so that not all come back at once. Minutes suit real life.
+# What no waiting can mend fails at once. By default a job under which three workers have died is given up; here workers
+# are killed every few seconds, so that three deaths say nothing about the job.
+PATIENTLY = Retry(
+    max_attempts=100,
+    max_crashes=10,
+    backoff=Exponential(base=0.2, factor=2, cap=1.5, jitter="equal"),
+    on=[((UnknownOrder, AddressRefused), Fail)],
+)
