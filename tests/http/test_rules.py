@@ -122,6 +122,12 @@ def test_a_held_key_names_the_time_to_come_again(lease_us: int, seconds: int) ->
     assert (answer.status, dict(answer.headers)["Retry-After"]) == (409, str(seconds))
 
 
+def test_no_more_than_a_lease_is_left_of_one() -> None:
+    answer = rules(lease=2).answer(OnceTaken("held", 7, lease_us=2_000_001))
+    assert answer is not None
+    assert dict(answer.headers)["Retry-After"] == "2"
+
+
 def test_answers_by_status_of_the_record() -> None:
     assert rules().answer(OnceTaken("mine", 7)) is None
     other = rules().answer(OnceTaken("other", 7))

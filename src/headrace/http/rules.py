@@ -75,7 +75,8 @@ class Rules:
             case "mine":
                 return None
             case "held":
-                seconds = -(-taken.lease_us // _SECOND_US)
+                # one who has waited for the holder's transaction counts from before it began, so that more is left
+                seconds = -(-min(taken.lease_us, self.lease_us) // _SECOND_US)
                 return answers.in_progress(max(1, min(seconds, LONGEST_RETRY_S)))
             case "other":
                 return answers.other_request()
