@@ -88,7 +88,23 @@ def test_the_principal_may_be_a_header_or_a_cookie() -> None:
     assert by_cookie("sessionid")(head) == "s3"
     assert by_header("X-Tenant")(Head({})) is None
     assert by_cookie("sessionid")(Head({})) is None
-    assert by_cookie("sessionid")(Head({"cookie": "\x01="})) is None
+    assert by_cookie("sessionid")(Head({"cookie": "\x01=; sessionid="})) is None
+
+
+@pytest.mark.parametrize(
+    "cookies",
+    [
+        'prefs={"a":1}; sessionid=s3',
+        "sessionid=s3; a[b]=1",
+        "caf\xe9=1; sessionid=s3",
+        "flag; sessionid=s3;",
+        "a=b\\;sessionid=s3",
+        "xsessionid=s4; sessionid = s3",
+    ],
+)
+def test_an_odd_cookie_beside_it_makes_nobody_unknown(cookies: str) -> None:
+    """B156: whoever is unknown shares keys with all who are."""
+    assert by_cookie("sessionid")(Head({"cookie": cookies})) == "s3"
 
 
 # -- is there a key

@@ -6,7 +6,6 @@ import hashlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
 from headrace.http.header import HEADER
@@ -53,14 +52,16 @@ def by_header(name: str) -> Principal:
 
 
 def by_cookie(name: str) -> Principal:
-    """The cookie of a session, such as "sessionid" of Django and "session" of Flask and Starlette."""
+    """The cookie of a session, such as "sessionid" of Django and "session" of Flask and Starlette.
+
+    Where there are several of that name, all of them count.
+    """
 
     def principal(head: RequestHead) -> str | None:
-        try:
-            cookies = SimpleCookie(head.header("cookie") or "")
-        except CookieError:
-            return None
-        return cookies[name].value if name in cookies else None
+        # not by http.cookies: it drops all where one is odd, as of somebody else's script, and frameworks do not; who
+        # is known to them must not share the keys of those who are unknown
+        pairs = (pair.partition("=") for value in head.values("cookie") for pair in value.split(";"))
+        return "; ".join(value.strip() for found, _, value in pairs if found.strip() == name) or None
 
     return principal
 
