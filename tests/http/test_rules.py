@@ -91,6 +91,12 @@ def test_the_principal_may_be_a_header_or_a_cookie() -> None:
     assert by_cookie("sessionid")(Head({"cookie": "\x01=; sessionid="})) is None
 
 
+def test_a_principal_that_is_no_text_is_refused_in_words() -> None:
+    wrong: Any = lambda head: 17  # noqa: E731 - as in principal=lambda request: request.scope["user"].id
+    with pytest.raises(ConfigError, match=r"principal answered 17: it must be a str, such as str\(user.id\)"):
+        rules(principal=wrong).claim(Head({}), "k", b"", "owner")
+
+
 @pytest.mark.parametrize(
     "cookies",
     [

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from headrace.errors import ConfigError
 from headrace.http.header import HEADER
 
 KEY_HEADER = HEADER.lower()
@@ -74,9 +75,15 @@ def declared_length(text: str | None) -> int | None:
 
 
 def record_key(principal: str | None, key: str) -> str:
-    """One text for both, 1 to 320 characters; no two pairs have the same. Who the principal is stays unknown."""
+    """One text for both, 1 to 320 characters; no two pairs have the same. Who the principal is stays unknown.
+
+    Raises:
+        ConfigError: the principal is no text, so that the callable that names it is wrong.
+    """
     if principal is None:
         return f"-:{key}"
+    if not isinstance(principal, str):
+        raise ConfigError(f"principal answered {principal!r:.80}: it must be a str, such as str(user.id), or None")
     return f"{hashlib.sha256(principal.encode('utf-8', 'surrogatepass')).hexdigest()}:{key}"
 
 
