@@ -20,7 +20,7 @@ def mail_server() -> Iterator[MailServer]:
 
 
 async def test_a_mail_that_is_dispatched_twice_is_sent_once(app: Headrace, mail_server: MailServer) -> None:
-    @app.task(once="confirmation:{order_id}")
+    @app.task(once="confirmation-{order_id}")
     def send_confirmation(order_id: int) -> None:
         mail = EmailMessage()
         mail["Message-ID"], mail["To"] = f"<{current_job().once_key}@shop.example>", "customer@example.com"
@@ -34,4 +34,4 @@ async def test_a_mail_that_is_dispatched_twice_is_sent_once(app: Headrace, mail_
             assert await ended(app, job.id) is None
         later = await send_confirmation.aenqueue(order_id=17)
         assert await ended(app, later.id) is None
-    assert [mail.message_id for mail in mail_server.mails] == ["confirmation:17@shop.example"]
+    assert [mail.message_id for mail in mail_server.mails] == ["confirmation-17@shop.example"]
