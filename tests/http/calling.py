@@ -46,6 +46,10 @@ class Caller:
         self.client = httpx2.Client(base_url=base, timeout=PATIENCE, limits=alone)
         self._cleanup.callback(self.client.close)
 
+    def beside(self, shell: str) -> Caller:
+        """Another server on the same store."""
+        return Caller(shell, self.settings, self.folder, self._cleanup)
+
     def post(self, key: str | None, path: str = "/plain/orders", **options: Any) -> Any:
         """One request. `effect` and `then` go into the query, `more` are headers."""
         return self.client.request(**self.request(key, path, **options))

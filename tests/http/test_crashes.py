@@ -50,6 +50,22 @@ def test_of_thirty_requests_at_once_one_runs(serve: FACTORY, shell: str, kind: s
 
 
 @each_lasting_store
+def test_of_a_crowd_before_two_servers_one_runs(serve: FACTORY, kind: str) -> None:
+    """One of ASGI and one of WSGI: they understand each other's records."""
+    one = serve("asgi", kind)
+    servers = (one, one.beside("wsgi"))
+    key = new_key()
+    with ThreadPoolExecutor(CROWD) as crowd:
+        responses = list(crowd.map(lambda number: servers[number % 2].post(key), range(CROWD)))
+    assert one.effects[key] == 1
+    assert [response.status_code for response in responses if not is_replay(response)].count(201) == 1
+    assert {response.status_code for response in responses} <= {201, 409}
+    again = [server.post(key) for server in servers]
+    assert [is_replay(response) for response in again] == [True, True]
+    assert again[0].content == again[1].content
+
+
+@each_lasting_store
 @each_shell
 def test_the_key_of_a_killed_server_is_free_after_its_lease(serve: FACTORY, shell: str, kind: str) -> None:
     """B153: 409 with Retry-After before, executed after."""
