@@ -17,6 +17,7 @@ from headrace.errors import LeaseLost
 from headrace.http import IdempotencyMiddleware, IdempotentRequest, WSGIIdempotencyMiddleware, current_request
 from headrace.http.current import SCOPE_KEY
 from headrace.http.head import fingerprint, record_key
+from tests.contrib.serving import free_port
 
 
 class Inner:
@@ -122,6 +123,18 @@ async def test_an_answer_that_cannot_be_sent_is_stored() -> None:
     await middleware(scope_of(), again.receive, again.send)
     assert len(inner.calls) == 1
     assert (b"idempotent-replayed", b"true") in again.sent[0]["headers"]
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://127.0.0.1:{port}/0", "postgresql://127.0.0.1:{port}/x", "mysql://127.0.0.1:{port}/x"]
+)
+async def test_a_store_that_nobody_serves_is_503(url: str) -> None:
+    wire, inner = Wire(), Inner()
+    async with Headrace(url.format(port=free_port())) as app:
+        await IdempotencyMiddleware(inner, app)(scope_of(), wire.receive, wire.send)
+    assert wire.sent[0]["status"] == 503
+    assert (b"retry-after", b"5") in wire.sent[0]["headers"]
+    assert inner.calls == []
 
 
 async def test_a_handler_that_is_cancelled_leaves_its_key_to_the_lease() -> None:
