@@ -160,8 +160,6 @@ class OnceRun:
                 self._lose()
         self.result = result
 
-    # -- with
-
     def __enter__(self) -> Self:
         refuse_in_loop("with app.once(...)", "async with app.once(...)")
         give_up = self._entered()
@@ -199,7 +197,8 @@ class OnceRun:
         while not self._stop.wait(self._pause_s) and not self.lost:
             sent = self._app.clock.monotonic()
             try:
-                self._heard(sent, mine=self._app.driver.run(self._renewing()))
+                if not self._committing:
+                    self._heard(sent, mine=self._app.driver.run(self._renewing()))
             except HeadraceError:
                 self._unheard()
 
@@ -246,11 +245,12 @@ class OnceRun:
                 await self._app.driver.arun(self._giving_back(error))
 
     async def _akeep(self) -> None:
-        while not (self.lost or self._stop.is_set()):
+        while not self.lost:
             await asyncio.sleep(self._pause_s)
             sent = self._app.clock.monotonic()
             try:
-                self._heard(sent, mine=await self._app.driver.arun(self._renewing()))
+                if not self._committing:
+                    self._heard(sent, mine=await self._app.driver.arun(self._renewing()))
             except HeadraceError:
                 self._unheard()
 
@@ -365,8 +365,7 @@ class OnceRun:
     @contextlib.contextmanager
     def _completing(self) -> Iterator[None]:
         """From before the first statement on, the record may have ended, whatever becomes of this call."""
-        self._committing = True
-        self._stop.set()  # from here on whoever wants the key waits for that transaction, lease or not
+        self._committing = True  # nothing is renewed: whoever wants the key waits for that transaction, lease or not
         try:
             yield
         except (ConfigError, InvalidArguments):  # nothing was changed

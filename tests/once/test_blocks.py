@@ -1,7 +1,9 @@
 """`app.once(key)` around code outside of jobs: one block takes effect, the others get what it left."""
 
 import asyncio
+import sqlite3
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ from headrace.core.once_records import EndOnce, LookOnce, OnceClaim, TakeOnce
 from headrace.core.operations import OnceEnd
 from headrace.once import OnceRun
 from tests.once.conftest import Block
-from tests.waiting import await_until
+from tests.waiting import await_until, wait_until
 
 
 def leaving(result: Any) -> Any:
@@ -130,6 +132,28 @@ async def test_the_lease_is_renewed_while_the_block_runs(app: Headrace, block: B
 
     run = await block(long, "k", lease=1)
     assert (run.lost, (await look(app, "k")).state) == (False, "done")
+
+
+def test_the_lease_is_renewed_after_a_completion_that_was_refused(sqlite_path: Path) -> None:
+    """Nothing was changed by it, and the block goes on."""
+    app = Headrace(f"sqlite:///{sqlite_path}")
+    connection = sqlite3.connect(sqlite_path, isolation_level=None)
+
+    def lease() -> int:
+        view = app.driver.run(LookOnce("once:", "k"))
+        assert view is not None
+        return view.lease_until_us or 0
+
+    with app.once("k", lease=1) as run:
+        connection.execute("begin immediate")
+        with pytest.raises(InvalidArguments):
+            run.complete(object(), transaction=connection)
+        connection.execute("rollback")
+        before = lease()
+        wait_until(lambda: lease() > before + 1_500_000, 20, "renewals")
+    assert not run.lost
+    connection.close()
+    app.close()
 
 
 async def steal(app: Headrace, run: OnceRun) -> None:
