@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.app import Headrace
 from headrace.core.backoff import Exponential
-from headrace.core.poll import TIMED_OUT, end_id
+from headrace.core.poll import TIMED_OUT
 from headrace.core.retry import Retry
 from headrace.core.states import State
 from headrace.polling import PollTask
@@ -58,14 +58,13 @@ def hooks_of(ledger: Ledger) -> Iterator[tuple[str, str]]:
     for id, entry in ledger.jobs.items():
         if entry.new.task != POLL or entry.live:
             continue
-        hook = ledger.jobs.get(end_id(id))
-        expected = _hook_for(entry.state, entry.reason)
-        found = None if hook is None else hook.new.task
+        expected = _hooks_for(entry.state, entry.reason)
+        found = [ledger.jobs[other].new.task for other in sorted(ledger.followers) if other.startswith(f"{id}/")]
         if found != expected:
-            yield id, f"ended as {entry.state.value} ({entry.reason}) with the hook {found!r}, not {expected!r}"
+            yield id, f"ended as {entry.state.value} ({entry.reason}) with the hooks {found}, not {expected}"
 
 
-def _hook_for(state: State, reason: str) -> str | None:
+def _hooks_for(state: State, reason: str) -> list[str]:
     if state is State.SUCCEEDED:
-        return FINAL
-    return IN_VAIN if (state, reason) == (State.EXPIRED, TIMED_OUT) else None
+        return [FINAL]
+    return [IN_VAIN] if (state, reason) == (State.EXPIRED, TIMED_OUT) else []
