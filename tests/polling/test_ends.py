@@ -298,3 +298,27 @@ async def test_a_hook_runs_in_the_queue_of_its_poll(unique_name: str) -> None:
     await ask.using(queue="elsewhere", id="my-poll").aenqueue()
     await worker.run()
     assert seen == [("elsewhere", unique_name)]
+
+
+def test_a_poll_that_expires_before_its_first_query_times_out() -> None:
+    async def main(app: Headrace) -> tuple[list[str], JobInfo | None]:
+        hooks = list[str]()
+
+        @app.poll(every="10s", give_up_after=60)
+        async def ask() -> Pending:
+            return Pending()
+
+        @ask.on_timeout
+        async def in_vain() -> None:
+            hooks.append("timeout")
+
+        job = await ask.using(expires=5).aenqueue()
+        await work_for(10)
+        async with working_virtually(app):
+            await work_for(5)
+        return hooks, await app.ajobs.get(job.id)
+
+    hooks, poll = virtually(main)
+    assert hooks == ["timeout"]
+    assert poll is not None
+    assert (poll.state.value, poll.reason, poll.counts["polls"]) == ("expired", "timed out", 0)

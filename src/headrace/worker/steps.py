@@ -53,16 +53,15 @@ def check_time(work: Work, tasks: Tasks, now_us: int) -> endings.Ending | None:
     assert work.envelope is not None
     assert work.task is not None
     expires, deadline = settle.limits(work.job.created_us, work.job.base_us, work.envelope, work.task.poll)
-    if deadline is not None and now_us >= deadline:
-        if work.task.poll is None:
-            return endings.DeadlinePassed()
+    late = deadline is not None and now_us >= deadline
+    # `expires` means "not started by then"
+    unstarted = expires is not None and now_us >= expires and (work.trail is None or not work.trail.has_started)
+    if work.task.poll is not None and (late or unstarted):
         # its arguments go to a hook: what cannot be read cannot be handed on
         return read_arguments(work, tasks, now_us) or endings.Expired(TIMED_OUT)
-    # `expires` means "not started by then"
-    never_started = work.trail is not None and not work.trail.has_started
-    if expires is not None and now_us >= expires and never_started:
-        return endings.Expired()
-    return None
+    if late:
+        return endings.DeadlinePassed()
+    return endings.Expired() if unstarted else None
 
 
 def read_arguments(work: Work, tasks: Tasks, now_us: int) -> endings.Ending | None:
