@@ -9,13 +9,13 @@ from typing import Any
 
 from headrace.core.once_records import EndOnce, TakeOnce
 from headrace.core.ports import Driver
-from headrace.errors import StoreError
+from headrace.errors import HeadraceError, StoreError
 from headrace.http import answers
 from headrace.http.answers import Answer, Refused, Stored
 from headrace.http.current import SCOPE_KEY, IdempotentRequest, entered
 from headrace.http.head import RequestHead, declared_length
-from headrace.http.keeping import LOST, TaskHolding, TaskKeeper
-from headrace.http.ports import App
+from headrace.http.keeping import LOST, REFUSED, TaskHolding, TaskKeeper
+from headrace.http.ports import App, checked_app
 from headrace.http.rules import Rules
 from headrace.http.settings import Settings
 
@@ -50,7 +50,7 @@ class IdempotencyMiddleware:
 
     def __init__(self, web: ASGIApp, /, app: App, **options: Any) -> None:
         self._web = web
-        self._app = app
+        self._app = checked_app(app)
         self._rules = Rules(Settings(**options))
         self._keeper = TaskKeeper()
 
@@ -238,7 +238,12 @@ class Exchange:
         self._ended = True
         self._holding.stop()  # what the handler does after its answer, such as background tasks, needs no lease
         stored: Stored | None = None if self._request.nothing_done else self._rules.conclude(self._recording)
-        if not await self._end(self._request.ended(stored)):
+        try:
+            held = await self._end(self._request.ended(stored))
+        except HeadraceError:
+            logger.exception(REFUSED)
+            held = await self._end(self._request.ended(self._recording.bare()))
+        if not held:
             logger.warning(LOST, self._request.fence)
 
     async def _end(self, operation: EndOnce) -> bool:

@@ -20,6 +20,8 @@ from headrace.http.current import IdempotentRequest
 logger = logging.getLogger("headrace.http")
 
 LOST = "the lease of an Idempotency-Key was over while its handler ran, and another request has it: fence %d"
+# the effect has happened: a key that is free again would repeat it
+REFUSED = "the store refuses the answer to an Idempotency-Key, which is done without it and cannot be replayed"
 AGAIN_S = 1.0  # an end that was not stored is sent again after so long
 
 
@@ -51,7 +53,7 @@ class TaskHolding:
         if not self._request.begun:  # else a transaction has the record locked
             try:
                 held = await self._driver.arun(self._request.renewal())
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the handler goes on, and needs its key
                 logger.warning("an Idempotency-Key could not be renewed: %s", error)
         if self._over:
             return

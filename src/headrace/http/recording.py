@@ -49,6 +49,10 @@ class Recording:
         """Whether the client has all of the body already, by the status or the Content-Length that it was told."""
         return self.status in answers.BODILESS or (self._declared is not None and self._length >= self._declared)
 
+    def bare(self) -> Stored:
+        """Its status alone, where the store refuses the rest."""
+        return Stored(500 if self.status is None else self.status, replayable=False)
+
     def stored(self) -> Stored:
         """What is kept of it."""
         if self.status is None:

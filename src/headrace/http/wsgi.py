@@ -11,13 +11,13 @@ from typing import Any
 
 from headrace.core.once_records import EndOnce, TakeOnce
 from headrace.core.ports import Driver
-from headrace.errors import StoreError
+from headrace.errors import HeadraceError, StoreError
 from headrace.http import answers
 from headrace.http.answers import Answer, Refused, Stored
 from headrace.http.current import SCOPE_KEY, IdempotentRequest, entered
 from headrace.http.head import RequestHead, declared_length
-from headrace.http.keeping import LOST, ThreadKeeper
-from headrace.http.ports import App
+from headrace.http.keeping import LOST, REFUSED, ThreadKeeper
+from headrace.http.ports import App, checked_app
 from headrace.http.rules import Rules
 from headrace.http.settings import Settings
 
@@ -48,7 +48,7 @@ class WSGIIdempotencyMiddleware:
 
     def __init__(self, web: WSGIApp, app: App, **options: Any) -> None:
         self._web = web
-        self._app = app
+        self._app = checked_app(app)
         self._rules = Rules(Settings(**options))
         self._keeper = ThreadKeeper(lambda: app.driver, self._rules.renew_every_s)
 
@@ -212,7 +212,12 @@ class Exchange:
         if self._request.close() or self._ended:
             return
         stored: Stored | None = None if self._request.nothing_done else self._rules.conclude(self._recording)
-        if not self._end(self._request.ended(stored)):
+        try:
+            held = self._end(self._request.ended(stored))
+        except HeadraceError:
+            logger.exception(REFUSED)
+            held = self._end(self._request.ended(self._recording.bare()))
+        if not held:
             logger.warning(LOST, self._request.fence)
         self._drop()
 
