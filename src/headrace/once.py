@@ -35,7 +35,7 @@ from headrace.errors import (
     OnceError,
     OnceFailed,
     RolledBack,
-    StoreUnavailable,
+    StoreError,
     TaskError,
 )
 from headrace.sending import refuse_in_loop
@@ -207,7 +207,7 @@ class OnceRun:
         while True:
             try:
                 return self._app.driver.run(operation)
-            except StoreUnavailable:
+            except StoreError:  # a full store may have room again
                 if self._is_over():
                     raise
                 self._app.clock.sleep(LOOK_S)
@@ -258,7 +258,7 @@ class OnceRun:
         while True:
             try:
                 return await self._app.driver.arun(operation)
-            except StoreUnavailable:
+            except StoreError:
                 if self._is_over():
                     raise
                 await asyncio.sleep(LOOK_S)
