@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace import ConfigError
 from headrace.core.once_records import OnceTaken
-from headrace.http import by_cookie, by_header
+from headrace.http import IdempotencyMiddleware, WSGIIdempotencyMiddleware, by_cookie, by_header
 from headrace.http.answers import Refused, Stored, encode, replay
 from headrace.http.head import RequestHead, declared_length, fingerprint, record_key
 from headrace.http.rules import Rules
@@ -219,7 +219,8 @@ def test_other_answers_below_500_are_stored(status: int) -> None:
         stored = concluded(status, replay_errors=policy)
         assert stored is not None
         assert (stored.status, stored.replayable) == (status, True)
-    assert concluded(status, unstored=(status,)) is None
+    if status >= 400:
+        assert concluded(status, unstored=(status,)) is None
 
 
 @pytest.mark.parametrize("status", [500, 503, 599, None])
@@ -293,12 +294,26 @@ def test_a_content_length_is_digits(text: str | None, length: int | None) -> Non
         ({"headers": ("set-Cookie",)}, "headers holds set-cookie"),
         ({"headers": "X-A"}, "headers is 'X-A'"),
         ({"max_request": -1}, "max_request is -1"),
+        ({"max_request": 0}, "max_request is 0"),
+        ({"max_request": "1 MB"}, "max_request is '1 MB'"),
+        ({"max_response": None}, "max_response is None"),
+        ({"name": None}, "name is None"),
+        ({"unstored": 422}, "unstored is 422: hand over several"),
+        ({"unstored": ("422",)}, "unstored holds '422'"),
+        ({"unstored": (201,)}, "unstored holds 201: .* a repeat would have it again"),
         ({"max_response": 700_001}, "max_response is 700001"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Settings(**options)
+
+
+@pytest.mark.parametrize("middleware", [IdempotencyMiddleware, WSGIIdempotencyMiddleware])
+@pytest.mark.parametrize("app", ["sqlite:///shop.db", None, print])
+def test_something_that_is_no_app_is_refused(middleware: Any, app: Any) -> None:
+    with pytest.raises(ConfigError, match="hand over the web app first, then the Headrace"):
+        middleware(lambda: None, app)
 
 
 def test_durations_are_written_as_elsewhere() -> None:

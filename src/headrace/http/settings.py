@@ -74,17 +74,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for callback, name in ((self.principal, "principal"), (self.required, "required")):
             if not callable(callback) and not (name == "required" and isinstance(callback, bool)):
                 raise ConfigError(f"{name} is {callback!r}: hand over a callable that takes a RequestHead")
-        if self.max_request < 0:
-            raise ConfigError(f"max_request is {self.max_request}: it must not be negative")
-        if not 0 <= self.max_response <= MOST_RESPONSE:
-            raise ConfigError(f"max_response is {self.max_response}: it must lie between 0 and {MOST_RESPONSE}")
+        if type(self.max_request) is not int or self.max_request < 1:
+            raise ConfigError(f"max_request is {self.max_request!r}: it must be a whole number of bytes, at least 1")
+        if type(self.max_response) is not int or not 0 <= self.max_response <= MOST_RESPONSE:
+            raise ConfigError(f"max_response is {self.max_response!r}: it must lie between 0 and {MOST_RESPONSE}")
 
     def _check_names(self) -> None:
-        if self.name and not _NAME.match(self.name):
+        if type(self.name) is not str or (self.name and not _NAME.match(self.name)):
             raise ConfigError(f"name is {self.name!r}: use letters, digits, '_', '.' and '-', at most 100")
         for field in ("methods", "unstored", "headers"):
-            if isinstance(getattr(self, field), str):
+            if isinstance(getattr(self, field), str) or not isinstance(getattr(self, field), Collection):
                 raise ConfigError(f"{field} is {getattr(self, field)!r}: hand over several, as in a tuple")
+        for status in self.unstored:
+            if type(status) is not int or not 400 <= status <= 599:
+                raise ConfigError(
+                    f"unstored holds {status!r}: it must be a status of 400 to 599; after others the handler has had "
+                    "its effect, and a repeat would have it again"
+                )
         if safe := sorted(SAFE & self.all_methods):
             raise ConfigError(f"methods holds {', '.join(safe)}: such requests change nothing and need no key")
         if never := sorted({name.lower() for name in self.headers} & NEVER_KEPT):
