@@ -13,7 +13,10 @@ BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 _LOCKED = (
     StoreUnavailable,
-    "{path} was locked by another writer for too long ({error}): a frozen or hung process may hold it",
+    (
+        "{path} was locked by another writer for too long ({error}): a frozen or hung process may hold it, or an open "
+        "transaction of this very process; to enqueue inside of that one, name it: using(transaction=...)"
+    ),
 )
 _SHUT = (
     StoreMisconfigured,
