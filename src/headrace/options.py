@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+from headrace.core import keys
 from headrace.core.arguments import Arguments
 from headrace.core.moments import When, moment
 from headrace.core.once import Once
@@ -76,7 +77,22 @@ def checked_once(once: Once | str | Callable[..., str] | None, arguments: Argume
     made = once if isinstance(once, Once) else Once(once)
     if not arguments.takes_more:
         made.check_names(arguments.names)
+    _refuse_constant(made, arguments)
     return made
+
+
+def _refuse_constant(once: Once, arguments: Arguments) -> None:
+    """A key stands for one call, so a second one with other arguments would fail for good."""
+    if not isinstance(once.key, str) or keys.template_names(once.key, "once"):
+        return
+    names = list(arguments.names)
+    if names or arguments.takes_more:
+        one = names[0] if names else "order_id"
+        raise ConfigError(
+            f"once: the key {once.key!r} is the same for all calls of {arguments.function_name}(), which takes "
+            f"arguments: the second call with others would be refused. Name those that tell effects apart, such as "
+            f"once={once.key + ':{' + one + '}'!r}"
+        )
 
 
 def checked_unique(unique: Unique | str | Callable[..., str] | None, arguments: Arguments) -> Unique | None:

@@ -55,7 +55,7 @@ async def test_one_at_a_time_and_the_others_wait_without_an_attempt(app: Headrac
     running, most, runs, go_on = 0, 0, 0, asyncio.Event()
 
     @app.task(once="k", keep=HOUR, retry=AGAIN)
-    async def careful(n: int = 0) -> None:
+    async def careful() -> None:
         nonlocal running, most, runs
         running, runs = running + 1, runs + 1
         most = max(most, running)

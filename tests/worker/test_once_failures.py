@@ -15,7 +15,10 @@ def test_a_failure_before_another_run_counts_if_there_was_one(*, runs_first: boo
     async def main(app: Headrace) -> tuple[list[int], JobInfo, JobInfo]:
         runs = list[int]()
 
-        @app.task(name="charge", once=Once("k", failures="keep"), retry=Retry(3, backoff=Fixed(10)), keep="1h")
+        def key_of(n: int) -> str:
+            return "k"
+
+        @app.task(name="charge", once=Once(key_of, failures="keep"), retry=Retry(3, backoff=Fixed(10)), keep="1h")
         async def charge(n: int) -> None:
             runs.append(n)
             if len(runs) == 1 and runs_first:
