@@ -137,6 +137,8 @@ def test_an_answer_that_is_not_final_is_no_attempt_and_no_error() -> None:
     assert (outcome.state, outcome.reason, outcome.delay_us) == (State.SCHEDULED, "pending", 5 * SECOND)
     assert (after.polls, after.attempts, after.errors, after.crashes, after.alone) == (1, 0, 4, 0, False)
     assert (after.snoozes, after.delay_us, after.has_started) == (1, 5 * SECOND, True)
+    (told,) = after.history
+    assert (told.kind, told.attempt, told.message) == ("pending", 1, "not paid")
 
 
 def test_the_upstream_may_say_when_to_ask_again() -> None:
@@ -266,5 +268,8 @@ def test_pending_says_why_and_when() -> None:
     assert (Pending(after=1.5).after_us, Pending().after_us) == (1_500_000, None)
     with pytest.raises(ConfigError, match=r"Pending\(30\): the first argument says why; a delay is after=30"):
         Pending(30)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"Pending\('30s'\): the first argument says why; a delay is after='30s'"):
+        Pending("30s")
+    assert Pending("503 after 30s").why == "503 after 30s"
     with pytest.raises(ConfigError, match="after is -1"):
         Pending(after=-1)

@@ -66,7 +66,9 @@ def test_a_poll_is_shown_as_text_and_as_json(capsys: pytest.CaptureFixture[str])
     text = capsys.readouterr().out
     assert "1s x5, 5s x5, 10s x10, 30s" in text
     assert "6 not final, the next 5 s after the last" in text
+    assert "answer 6: pending on w\n  not yet\n" in text
     fields = json.loads(json.dumps(job_fields(info)))
     assert fields["poll"] == {"schedule": "1s x5, 5s x5, 10s x10, 30s", "answers": 6, "most": None, "delay": 5.0}
     assert fields["deadline"] == "2023-11-14T22:16:20.000+00:00"
     assert fields["counts"]["polls"] == 6
+    assert {one["kind"] for one in fields["history"]} == {"pending"}

@@ -124,8 +124,11 @@ def _show_payload(info: JobInfo) -> None:
 
 def _show_mishap(mishap: Mishap, *, traceback: bool) -> None:
     say()
-    say(printable(f"{local(mishap.at_us)}  attempt {mishap.attempt}: {mishap.kind} on {mishap.worker}"))
-    if mishap.type or mishap.message:
+    what = "answer" if mishap.kind == "pending" else "attempt"
+    say(printable(f"{local(mishap.at_us)}  {what} {mishap.attempt}: {mishap.kind} on {mishap.worker}"))
+    if mishap.kind == "pending":
+        say(f"  {printable(mishap.message)}")
+    elif mishap.type or mishap.message:
         say(f"  {printable(': '.join(part for part in (mishap.type, mishap.message) if part))}")
     if traceback and mishap.traceback:
         for line in mishap.traceback.splitlines():

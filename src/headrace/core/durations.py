@@ -44,6 +44,11 @@ def micros(value: Duration, field: str = "the duration") -> int:
     return round(seconds(value, field) * 1_000_000)
 
 
+def is_text_but_no_duration(text: object) -> bool:
+    """Whether it is a text, and none such as "30s"."""
+    return isinstance(text, str) and _parse(text) is None
+
+
 def _number(value: object) -> float | None:
     if isinstance(value, timedelta):
         return value.total_seconds()

@@ -266,7 +266,8 @@ def _pending(case: _Case, verdict: Pending, started_us: int | None) -> Outcome:
         return _failed(case, "failed", "Pending", "only a task made with @app.poll may return Pending")
     delay_us = poll.wait_us(trail.polls + 1, 0 if trail.attempts else trail.delay_us, case.rng)
     if verdict.why:
-        trail = trail.with_mishap(replace(case.decision(verdict, started_us), attempt=trail.polls + 1))
+        answer = replace(case.decision(verdict, started_us), kind="pending", attempt=trail.polls + 1)
+        trail = trail.with_mishap(answer)
     if delay_us is None:
         return case.outcome(State.EXPIRED, TIMED_OUT, answered(trail, 0))
     delay_us = delay_us if verdict.after_us is None else verdict.after_us

@@ -20,9 +20,12 @@ Moment = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999_999)]  # micro
 
 
 class Mishap(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry of a job's history."""
+    """One entry of a job's history. `pending`: an upstream's answer that was not final, which is no trouble.
 
-    kind: Literal["error", "timeout", "crash"]
+    `attempt` counts the answers there, else the attempts.
+    """
+
+    kind: Literal["error", "timeout", "crash", "pending"]
     at_us: Moment
     attempt: Count
     worker: str

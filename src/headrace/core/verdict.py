@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.core.durations import Duration, micros
+import inspect
+
+from headrace.core.durations import Duration, is_text_but_no_duration, micros
 from headrace.errors import ConfigError
 
 
@@ -16,6 +18,23 @@ class Verdict(Exception):
 
     def __hash__(self) -> int:
         return hash((type(self), self.args))
+
+
+def mistaken(value: object, task: str) -> TypeError | None:
+    """What to raise where a handler has returned what it cannot have meant; None where nothing is wrong with `value`.
+
+    A coroutine is closed: nobody has run it, so its effect is lost.
+    """
+    if isinstance(value, type) and issubclass(value, Verdict):
+        name = value.__name__
+        return TypeError(f"{task} returned the class {name}, which says nothing: return {name}(...), with parentheses")
+    if inspect.iscoroutine(value):
+        value.close()
+        return TypeError(
+            f"{task} returned a coroutine ({value.__qualname__}), which nobody has run: make it async def and await "
+            "that, or call a plain function"
+        )
+    return None
 
 
 class _Later(Verdict):
@@ -64,11 +83,11 @@ class Pending(Verdict):
     in the log and in the job's history. Only for tasks that are made with `@app.poll`.
 
     Raises:
-        ConfigError: `after` is no duration, or `why` no text.
+        ConfigError: `after` is no duration, or `why` is one or no text.
     """
 
     def __init__(self, why: str = "", after: Duration | None = None) -> None:
-        if not isinstance(why, str):
+        if not is_text_but_no_duration(why):
             raise ConfigError(f"Pending({why!r}): the first argument says why; a delay is after={why!r}")
         self.after_us = None if after is None else micros(after, "after")
         self.why = why

@@ -16,7 +16,7 @@ from headrace.context import JobContext, enter
 from headrace.core import endings, settle, trail
 from headrace.core.operations import Outcome
 from headrace.core.states import State
-from headrace.core.verdict import Verdict
+from headrace.core.verdict import Verdict, mistaken
 from headrace.middleware import Inside
 from headrace.worker.completed import committed, tell_afterwards, undone
 from headrace.worker.once import end_record
@@ -228,9 +228,12 @@ class Executor:
         return self._returned(work, value)
 
     def _returned(self, work: Work, value: Any) -> endings.Ending:
+        assert work.task is not None
         if isinstance(value, Verdict):
             return endings.Decided(value, work.started_us)
-        if work.task is not None and work.task.poll is not None:
+        if (mistake := mistaken(value, work.task.name)) is not None:
+            return endings.Raised(mistake, work.started_us)
+        if work.task.poll is not None:
             return answered(work, value)
         return endings.SUCCEEDED if work.guard is None else endings.Succeeded(value)
 
