@@ -6,10 +6,13 @@ import logging
 
 from headrace.core import trail
 from headrace.core.operations import Outcome
+from headrace.core.poll import TIMED_OUT
 from headrace.core.states import State
 from headrace.worker.table import Work
 
 logger = logging.getLogger("headrace.worker")
+
+_EXPECTED = {"", "released", "snoozed", "pending", "once key held"}
 
 
 def tell(work: Work, outcome: Outcome, said: str = "") -> None:
@@ -21,16 +24,17 @@ def tell(work: Work, outcome: Outcome, said: str = "") -> None:
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("job %s succeeded", work.job.id, extra=work.describe())
         return
-    level = _level(outcome)
+    vain = _in_vain(outcome)
+    level = _level(outcome) if vain is None else logging.ERROR
     if not logger.isEnabledFor(level):
         return
-    message, traceback = _what_went_wrong(work, outcome)
+    message, traceback = _what_went_wrong(work, outcome) if vain is None else vain
     message = message or said
     text = "job %s: %s%s"
     arguments = (work.job.id, _what_became_of_it(outcome), f": {message}" if message else "")
     record = logger.makeRecord(logger.name, level, __file__, 0, text, arguments, None, "tell", work.describe())
     # the exception itself is gone, and its frames with it (B114); every formatter puts this text below the line
-    record.exc_text = (traceback.rstrip("\n") or None) if outcome.state is State.FAILED else None
+    record.exc_text = (traceback.rstrip("\n") or None) if level == logging.ERROR else None
     logger.handle(record)
 
 
@@ -43,10 +47,28 @@ def _what_became_of_it(outcome: Outcome) -> str:
     return state if reason in ("", state) else f"{state} ({reason})"
 
 
+def _in_vain(outcome: Outcome) -> tuple[str, str] | None:
+    """What to say of a poll that timed out because its code or its upstream is broken: message and last traceback.
+
+    None for one that had answers to the end, none of which was final: that is what its schedule is for.
+    """
+    if outcome.state is not State.EXPIRED or outcome.reason != TIMED_OUT:
+        return None
+    memory = trail.decode(outcome.trail)
+    troubled = memory.attempts or memory.crashes  # since the last answer
+    if memory.polls and not troubled:
+        return None
+    what = f"{memory.polls} answers, and then errors only" if memory.polls else "it never had an answer"
+    if not troubled or not memory.history:
+        return what, ""
+    last = memory.history[-1]
+    return f"{what}; the last error: {': '.join(filter(None, (last.type, last.message)))}", last.traceback
+
+
 def _level(outcome: Outcome) -> int:
     if outcome.state is State.FAILED:
         return logging.ERROR
-    return logging.INFO if outcome.reason in {"", "released", "snoozed", "pending"} else logging.WARNING
+    return logging.INFO if outcome.reason in _EXPECTED else logging.WARNING
 
 
 def _what_went_wrong(work: Work, outcome: Outcome) -> tuple[str, str]:
