@@ -147,7 +147,7 @@ def refuse_in_loop(method: str, instead: str) -> None:
     """Refuse to block a running event loop.
 
     Raises:
-        WrongColour: a loop is running in this thread; names the method to await.
+        WrongColour: a loop is running in this thread; names what to use instead, the method to await or the block.
     """
     asyncio = sys.modules.get("asyncio")  # not imported yet: no loop can be running
     if asyncio is None:
@@ -156,4 +156,6 @@ def refuse_in_loop(method: str, instead: str) -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
+    if method.startswith("with "):
+        raise WrongColour(f"`{method}` would block the running event loop: use `{instead}`")
     raise WrongColour(f"{method}() would block the running event loop: use `await {instead}(...)`")

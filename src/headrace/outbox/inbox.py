@@ -28,7 +28,7 @@ class Inbox:
         self._arun = arun
 
     def __enter__(self) -> bool:
-        refuse_in_loop("with app.inbox", "async with app.inbox")
+        refuse_in_loop("with app.inbox(...)", "async with app.inbox(...)")
         return self._run(self._receive)
 
     def __exit__(
