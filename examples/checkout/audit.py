@@ -111,6 +111,8 @@ def one_order_per_key(evidence: Evidence) -> Finding:
     answers = {(receipt.purchase.key, receipt.order_id) for receipt in evidence.receipts if receipt.order_id}
     told = Counter(key for key, _ in answers)
     wrong += [f"{count} orders answered under the key {key}" for key, count in told.items() if count > 1]
+    refused = [receipt for receipt in evidence.receipts if receipt.status not in (201, 409)]
+    wrong += [f"{receipt.status} for the key {receipt.purchase.key}" for receipt in refused]
     replayed = sum(receipt.replayed for receipt in evidence.receipts)
     return _finding("no Idempotency-Key made two orders", wrong, f"{len(orders)} keys, {replayed} answers replayed")
 
@@ -127,12 +129,14 @@ def one_charge_per_order(evidence: Evidence) -> Finding:
 
 def every_payment_ended(evidence: Evidence) -> Finding:
     """As the gateway says, or in TIMEOUT where it never said."""
-    gateway = {charge.order_id: charge.status for charge in evidence.charges}
+    gateway: dict[int, list[str]] = {order.id: [] for order in evidence.orders}
+    for charge in evidence.charges:
+        gateway.setdefault(charge.order_id, []).append(charge.status)
     ends = Counter(order.payment for order in evidence.orders)
     wrong = [
-        f"order {order.id}: {order.payment}, and {gateway.get(order.id)} at the gateway"
+        f"order {order.id}: {order.payment}, at the gateway {' and '.join(gateway[order.id]) or 'unknown'}"
         for order in evidence.orders
-        if order.payment not in (TIMEOUT, gateway.get(order.id))
+        if order.payment not in (TIMEOUT, *gateway[order.id])
     ]
     found = ", ".join(f"{count} {payment}" for payment, count in ends.most_common())
     return _finding("every order ends PAID, CLOSED or TIMEOUT", wrong, found)

@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import httpx2
 
@@ -36,12 +35,13 @@ class Purchase:
     @property
     def headers(self) -> dict[str, str]:
         """What is sent with it."""
-        return {"Idempotency-Key": f'"{self.key}"'}
+        return {"Idempotency-Key": f'"{self.key}"', "Content-Type": "application/json"}
 
     @property
-    def order(self) -> dict[str, Any]:
-        """What is sent."""
-        return {"customer_email": self.customer_email, "sku": self.sku, "quantity": self.quantity}
+    def body(self) -> bytes:
+        """What is sent, the same to the byte each time: another body under the same key is another request."""
+        order = {"customer_email": self.customer_email, "sku": self.sku, "quantity": self.quantity}
+        return json.dumps(order).encode()
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Customers:
             pause = 0.2
             try:
                 url = f"{at or next(self._turns)}/orders"
-                answer = self._client.post(url, json=purchase.order, headers=purchase.headers)
+                answer = self._client.post(url, content=purchase.body, headers=purchase.headers)
             except httpx2.TransportError:  # the server is away: nobody knows whether the order was placed
                 answer = None
             if answer is not None and answer.status_code < 500:
@@ -98,10 +98,9 @@ class Customers:
     def lose_the_answer(self, purchase: Purchase) -> None:
         """Press the button, and lose the network before the answer."""
         host, _, port = next(self._turns).removeprefix("http://").partition(":")
-        headers = purchase.headers | {"Content-Type": "application/json"}
         connection = http.client.HTTPConnection(host, int(port), timeout=5)
         try:
-            connection.request("POST", "/orders", json.dumps(purchase.order), headers)
+            connection.request("POST", "/orders", purchase.body, purchase.headers)
         except OSError:
             return  # lost even earlier
         finally:

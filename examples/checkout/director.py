@@ -138,6 +138,7 @@ class Director:
             "orders": str(self.cast.customers.orders),
             "mails": str(len(self.cast.mail.mails)),
             "charges": str(len(self.cast.gateway.charges)),
+            "paid": str(self.cast.gateway.statuses()["PAID"]),
             "webhooks": str(len(self.cast.merchant.webhooks)),
             "events waiting": str(events),
             "jobs waiting": str(jobs["ready"] + jobs["scheduled"]),

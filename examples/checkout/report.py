@@ -48,7 +48,7 @@ class Report:
             *(f"| {_verdict(finding)} | {finding.claim} | {finding.found} |" for finding in self.findings),
             "",
             "A mail or webhook that came twice has the same id both times, so its receiver can tell.",
-            "A process had died between sending it and writing down that it was sent.",
+            "Its answer was lost, or a process died between sending it and writing down that it was sent.",
             "",
             "## Figures",
             "",

@@ -43,7 +43,7 @@ FIRST = OrderRow(1, "click-1", "teapot", 2, 3980, "trade-1", "PAID")
 SECOND = OrderRow(2, "click-2", "kettle", 1, 1990, "trade-2", "PAID")
 
 GOOD = Evidence(
-    receipts=[Receipt(BUYERS[0], 201, 1, 1.0), Receipt(BUYERS[1], 201, 2, 1.5), Receipt(BUYERS[1], 200, 2, 1.5)],
+    receipts=[Receipt(BUYERS[0], 201, 1, 1.0), Receipt(BUYERS[1], 201, 2, 1.5), Receipt(BUYERS[1], 201, 2, 1.5, True)],
     orders=[FIRST, SECOND],
     stock_before={"teapot": 5, "kettle": 5},
     stock_after={"teapot": 3, "kettle": 4},
@@ -127,12 +127,13 @@ def test_the_audit_names_the_event_that_is_off(deliveries: list[DeliveryRow], fo
     ("evidence", "found"),
     [
         ({"orders": [FIRST, replace(SECOND, key="click-1")]}, "2 orders under the key click-1"),
+        ({"receipts": [Receipt(BUYERS[0], 422, None, 1.0)]}, "422 for the key click-1"),
         ({"charges": [charged(1, 3980)]}, "order 2: 1990 not charged"),
         (
             {"charges": [charged(1, 3980), charged(2, 1991)]},
             "order 2: 1990 not charged, order 2: 1991 charged too much",
         ),
-        ({"orders": [FIRST, replace(SECOND, payment="PENDING")]}, "order 2: PENDING, and PAID at the gateway"),
+        ({"orders": [FIRST, replace(SECOND, payment="PENDING")]}, "order 2: PENDING, at the gateway PAID"),
         ({"poll_ends": GOOD.poll_ends[:1]}, "trade-2: no hook"),
         ({"poll_ends": [*GOOD.poll_ends, ("trade-2", "on_timeout")]}, "trade-2: on_final and on_timeout"),
         ({"webhooks": [told(1), told(2)._replace(payment="CLOSED")]}, "order 2: CLOSED"),

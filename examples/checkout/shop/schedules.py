@@ -16,7 +16,7 @@ def minutes(*delays: int) -> Listed:
 
 # A bank transfer may take some hours. Then the order is not paid, whatever comes later.
 PAYMENT_QUERIES = minutes(10, 10, 10, 30)
-PAYMENT_TIMEOUT = timedelta(hours=4) / settings().hurry
+PAYMENT_TIMEOUT = timedelta(hours=8) / settings().hurry
 
 # As Alipay tells its merchants: at once, and seven times more. "alipay" is what to write where nothing is divided.
 WEBHOOKS = minutes(4, 10, 10, 60, 120, 360, 900)
