@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace
+from headrace import Fail, Headrace
 from headrace.errors import ConfigError
 from headrace.webhooks import Answer, Delivery, new_secret, verify
 from tests.waiting import await_until
@@ -146,6 +146,22 @@ async def test_a_worker_that_dies_on_the_way_tells_of_a_gone_receiver_once(app: 
         await await_until(lambda: disabled)
     assert len({delivery.id for delivery in disabled}) == 1
     assert await state_of(app, f"{job.id}/disabled") == "gone"
+
+
+async def test_an_id_that_comes_again_tells_of_a_gone_receiver_again(app: Headrace, receiver: Receiver) -> None:
+    """What the first one set off may be kept for long, as where it has failed: its id is not that of the next one."""
+    hooks = webhooks(app)
+
+    @hooks.on_disabled
+    def strike_out(delivery: Delivery) -> None:
+        raise Fail(delivery.id)
+
+    receiver.behaviour = GONE
+    job = await hooks.asend(receiver.url(), {}, id="order-17")
+    async with working(app):
+        info = await ended(app, job.id, "cancelled")
+        await ended(app, f"order-17/disabled-{round(info.enqueued.timestamp() * 1_000_000)}", "failed")
+    assert len(receiver.requests) == 1
 
 
 async def test_when_the_schedule_is_over_it_is_given_up(app: Headrace, receiver: Receiver) -> None:

@@ -46,13 +46,14 @@ def _masks(count: int) -> tuple[int, int]:
     return int("3fffffffffffffff" * count, 16), int("8000000000000000" * count, 16)
 
 
-def is_uuid7(id: str) -> bool:
-    """Whether `id` is written as these are."""
-    return _UUID7.match(id) is not None
+def following(id: str, ending: str, moment_us: int) -> str:
+    """The id of a job that follows from another one: that id and `ending`, or a digest in place of what is too long.
 
-
-def derived(id: str, ending: str) -> str:
-    """The id of a job that follows from another one: that id and `ending`, or a digest in place of what is too long."""
+    An id of ours is never used again. One that somebody has chosen may be, once its tombstone is over, while what
+    followed from the one before is still kept: there `moment_us`, of its enqueue, tells the two apart.
+    """
+    if not _UUID7.match(id):
+        ending = f"{ending}-{moment_us}"
     room = MOST - len(ending)
     if len(id) > room:
         digest = hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from headrace.core.backoff import Backoff, Exponential, Fixed, Listed, Random, Stepped
 from headrace.core.durations import Duration, micros, seconds
-from headrace.core.ids import derived, is_uuid7
+from headrace.core.ids import following
 from headrace.core.retry import BACKOFFS, Retry
 from headrace.core.trail import Trail
 from headrace.errors import ConfigError
@@ -111,10 +111,9 @@ def answered(trail: Trail, delay_us: int) -> Trail:
 def end_id(id: str, base_us: int = 0) -> str:
     """The id of the job that a poll ends with, whichever of its hooks that is: so there is one of them at most.
 
-    An id of ours is never used again. One that somebody has chosen may be, once its tombstone is over, while the hook
-    of the poll before is still kept: there `base_us`, the enqueue or the last replay, tells the two apart.
+    `base_us`: the poll's enqueue or last replay.
     """
-    return derived(id, "/end" if is_uuid7(id) else f"/end-{base_us}")
+    return following(id, "/end", base_us)
 
 
 def _schedule(every: object) -> tuple[Backoff, int | None, float]:

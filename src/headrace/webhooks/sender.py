@@ -13,6 +13,7 @@ from headrace.calls import Job
 from headrace.context import current_job
 from headrace.core.backoff import Backoff
 from headrace.core.durations import Duration, seconds
+from headrace.core.ids import following
 from headrace.core.poll import polling
 from headrace.core.verdict import Cancel, Pending
 from headrace.drivers.system import SystemClock
@@ -259,8 +260,9 @@ class Webhooks:
 
     def _tell_disabled(self, delivery: Delivery) -> None:
         """Before the delivery ends: a worker that dies in between comes here again, and the id makes one job of two."""
+        job = current_job()
         for task in self._disabled:
-            task.using(id=f"{current_job().id}/disabled").enqueue(delivery)
+            task.using(id=following(job.id, "/disabled", job.enqueued_us)).enqueue(delivery)
 
     # -- hooks
 
