@@ -199,7 +199,7 @@ class OnceRun:
             try:
                 if not self._committing:
                     self._heard(sent, mine=self._app.driver.run(self._renewing()))
-            except HeadraceError:
+            except Exception:  # noqa: BLE001 - whatever it is, the block goes on, and needs its key
                 self._unheard()
 
     def _insist(self, operation: Operation[bool]) -> bool:
@@ -251,7 +251,7 @@ class OnceRun:
             try:
                 if not self._committing:
                     self._heard(sent, mine=await self._app.driver.arun(self._renewing()))
-            except HeadraceError:
+            except Exception:  # noqa: BLE001 - whatever it is, the block goes on, and needs its key
                 self._unheard()
 
     async def _ainsist(self, operation: Operation[bool]) -> bool:
