@@ -21,7 +21,7 @@ from headrace.core.unique import Unique
 from headrace.definition import define
 from headrace.drivers.system import IdMaker, SystemClock
 from headrace.errors import ConfigError
-from headrace.options import checked_texts
+from headrace.options import checked_texts, refuse_unknown
 from headrace.outbox.mixin import EventApp
 from headrace.polling import PollApp
 from headrace.sending import Sender
@@ -147,9 +147,10 @@ class Headrace(PollApp, EventApp):
             log: names of arguments that every log line of the job carries.
 
         Raises:
-            ConfigError: an option is out of range, or another function has this name already.
+            ConfigError: an option is unknown or out of range, or another function has this name already.
             TaskError: the function's parameters or annotations cannot be sent.
         """
+        refuse_unknown("@app.task", options, define.__kwdefaults__ or ())
         if function is None:
             return lambda decorated: self._register(define(self, decorated, **options))
         return self._register(define(self, function, **options))

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from headrace.core.arguments import Arguments
-from headrace.core.moments import When, limit
+from headrace.core.moments import When
 from headrace.core.once import Once
 from headrace.core.retry import Retry
 from headrace.core.unique import Unique
 from headrace.errors import ConfigError
 from headrace.options import (
+    checked_limits,
     checked_once,
     checked_priority,
     checked_queue,
@@ -64,6 +65,7 @@ def define(
             f"log names {', '.join(unknown)}; {arguments.function_name}() takes "
             f"{', '.join(arguments.names) or 'no arguments'}"
         )
+    start, end = checked_limits(expires, deadline)
     return Task(
         name=task_name(function) if name is None else checked_texts("name", (name,))[0],
         function=function,
@@ -75,8 +77,8 @@ def define(
         priority=checked_priority(priority),
         retry=retry if isinstance(retry, Retry) else Retry(max_attempts=retry),
         timeout_s=None if timeout is None else timeout_us(timeout) / 1_000_000,
-        expires=limit(expires, "expires"),
-        deadline=limit(deadline, "deadline"),
+        expires=start,
+        deadline=end,
         unique=checked_unique(unique, arguments),
         once=checked_once(once, arguments),
         keep_us=0 if keep is None else duration_us("keep", keep),

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar, cast
 
 from headrace.core import keys
 from headrace.core.arguments import Arguments
-from headrace.core.moments import When, moment
+from headrace.core.moments import Moment, When, limit, moment
 from headrace.core.once import Once
 from headrace.core.unique import Unique
+from headrace.core.wording import near
 from headrace.errors import ConfigError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _QUEUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/@]{0,199}\Z")
 # what needs no escaping in JSON and no quoting in a shell
@@ -69,6 +75,64 @@ def timeout_us(timeout: When) -> int:
     if length_us == 0:
         raise ConfigError("timeout is 0: it must be greater than 0; leave it out for none")
     return length_us
+
+
+def checked_limits(expires: When | None, deadline: When | None) -> tuple[Moment | None, Moment | None]:
+    """The two limits of one call.
+
+    Raises:
+        ConfigError: one is none, or `expires` comes after `deadline`: then it says nothing.
+    """
+    start, end = limit(expires, "expires"), limit(deadline, "deadline")
+    if start is None or end is None or (start.at_us is None) is not (end.at_us is None):
+        return start, end
+    if end.is_before(start, lambda: 0):
+        raise ConfigError(
+            f"expires is {expires}, later than deadline, {deadline}: no run starts after the deadline, so leave "
+            "expires out or make it shorter"
+        )
+    return start, end
+
+
+def refuse_unknown(where: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Refuse an option that `where` does not have.
+
+    Raises:
+        ConfigError: names it, and those that may be meant.
+    """
+    for name in given:
+        if name not in known:
+            close = [f"{one}=" for one in near(name, known)]
+            fix = f"did you mean {' or '.join(close)}?" if close else f"it takes {', '.join(sorted(known))}"
+            raise ConfigError(f"{where} has no option {name}=: {fix}") from None
+
+
+def in_words(where: str) -> Callable[[F], F]:
+    """Calls that do not fit a method's keywords end in a `ConfigError` about `where`, and not in Python's own words."""
+
+    def decorate(method: F) -> F:
+        signature = inspect.signature(method)
+        known = [one.name for one in signature.parameters.values() if one.kind is one.KEYWORD_ONLY]
+        needed = [name for name in known if signature.parameters[name].default is inspect.Parameter.empty]
+
+        @functools.wraps(method)
+        def checked(itself: Any, /, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return method(itself, *args, **kwargs)
+            except TypeError:  # only then is it looked at: from within the method it passes as it is
+                if args:
+                    raise ConfigError(
+                        f"{where} takes its options by name, such as {where}({known[0]}=...), and not {args[0]!r:.100}"
+                    ) from None
+                refuse_unknown(where, kwargs, known)
+                missing = [name for name in needed if name not in kwargs]
+                if missing:
+                    raise ConfigError(f"{where} needs {missing[0]}=: {where}({missing[0]}=..., ...)") from None
+                raise
+
+        return cast("F", checked)
+
+    return decorate
 
 
 def checked_once(once: Once | str | Callable[..., str] | None, arguments: Arguments) -> Once | None:

@@ -21,6 +21,7 @@ from headrace.core.retry import Retry
 from headrace.core.unique import Unique
 from headrace.definition import define
 from headrace.errors import ConfigError, InvalidArguments, TaskError
+from headrace.options import in_words
 from headrace.sending import Producer
 from headrace.task import Encoded, Task
 
@@ -320,6 +321,7 @@ class PollApp:
 
         def _register(self, task: Task[..., Any]) -> Task[..., Any]: ...
 
+    @in_words("@app.poll")
     def poll(
         self,
         /,

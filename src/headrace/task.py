@@ -13,7 +13,7 @@ import msgspec
 from headrace.calls import Job, Sending, note_stored, split
 from headrace.core.arguments import Arguments
 from headrace.core.codec import Envelope, Template
-from headrace.core.moments import Moment, When, limit, moment
+from headrace.core.moments import Moment, When, moment
 from headrace.core.once import Once
 from headrace.core.operations import NewJob
 from headrace.core.poll import Polling
@@ -23,11 +23,13 @@ from headrace.errors import ConfigError, HeadraceError
 from headrace.options import (
     checked_headers,
     checked_id,
+    checked_limits,
     checked_priority,
     checked_queue,
     checked_texts,
     checked_unique,
     duration_us,
+    in_words,
     timeout_us,
 )
 from headrace.sending import Producer, refuse_in_loop
@@ -83,6 +85,7 @@ class Task(Generic[P, R]):
         """For `inspect.signature` and documentation tools."""
         return self.function
 
+    @in_words("using")
     def using(
         self,
         *,
@@ -113,7 +116,7 @@ class Task(Generic[P, R]):
         if the process dies between the two. For sessions of SQLAlchemy and aliases of Django.
 
         Raises:
-            ConfigError: a value is out of range or of the wrong kind.
+            ConfigError: a value is out of range or of the wrong kind, or contradicts another.
         """
         if queue is not None and queue != self.queue and self.once is not None:
             raise ConfigError(
@@ -129,11 +132,12 @@ class Task(Generic[P, R]):
             "transaction": transaction,
             "after_commit": after_commit,
         }
+        start, end = checked_limits(expires, deadline)
         changes: dict[str, Any] = {
             "queue": None if queue is None else checked_queue(queue),
             "priority": None if priority is None else checked_priority(priority),
-            "expires": limit(expires, "expires"),
-            "deadline": limit(deadline, "deadline"),
+            "expires": start,
+            "deadline": end,
             "unique": checked_unique(unique, self.arguments),
             "sending": msgspec.structs.replace(
                 self.sending, **{name: value for name, value in given.items() if value is not None}

@@ -234,5 +234,6 @@ def test_what_can_be_no_block(options: dict[str, Any], error: type[Exception], w
 
 
 async def test_a_blocking_block_does_not_block_a_loop() -> None:
-    with pytest.raises(WrongColour, match=r"^`with app.once\(...\)` would .* use `async with app.once\(...\)`$"), Headrace("memory://").once("k"):
+    words = r"^`with app.once\(...\)` would .* use `async with app.once\(...\)`$"
+    with pytest.raises(WrongColour, match=words), Headrace("memory://").once("k"):
         pass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -10,6 +9,7 @@ import click
 
 from headrace.cli.options import Settings, common, duration, pass_settings
 from headrace.cli.output import note, printable, say, say_json
+from headrace.core.wording import near
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -125,8 +125,7 @@ def _find(app: Headrace, name: str) -> Task[..., Any]:
     if found is not None:
         return found
     names = sorted(app.tasks)
-    close = [known for known in names if known.endswith(f".{name}")] or difflib.get_close_matches(name, names)
-    if close:
+    if close := near(name, names):
         fix = f"did you mean {' or '.join(close)}?"
     elif names:
         fix = f"it has {', '.join(names[:10])}{' and more' if len(names) > 10 else ''}"
