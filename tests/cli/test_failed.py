@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -48,7 +49,23 @@ def test_filters_narrow_the_list(headrace: Command, fail: Fail) -> None:
     for filtered in (["--reason", "timeout"], ["--task", "anything"], ["--queue", "default"]):
         assert [json.loads(line)["id"] for line in headrace("failed", "list", "--json", *filtered).lines] == [other]
     nothing = headrace("failed", "list", "--task", "nothing")
-    assert (nothing.code, nothing.out, nothing.err) == (0, "", "no failed jobs match\n")
+    said = "no failed jobs match: did you mean --task anything?\n"
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", said)
+    assert headrace("failed", "list", "--task", "mail", "--queue", "x").err == "no failed jobs match\n"
+    assert headrace("job", "list", "--task", "mial").err == "no unfinished jobs match: did you mean --task mail?\n"
+    assert headrace("job", "list", "--task", "zzz").err == "no unfinished jobs match: the app has no task 'zzz'\n"
+
+
+def test_options_may_stand_after_the_group_too(
+    headrace: Command, shop: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, spec = shop.tasks["mail"].enqueue(order_id=17), os.environ["HEADRACE_APP"]
+    monkeypatch.delenv("HEADRACE_APP")
+    for line in (("--app", spec, "job", "list"), ("job", "--app", spec, "list"), ("job", "list", "--app", spec)):
+        result = headrace(*line, "--json")
+        assert (result.code, json.loads(result.out)["id"]) == (0, job.id)
+    for group in ("failed", "queue", "worker"):
+        assert headrace(group, "--app", spec, "list").code == 0
 
 
 def test_retry_by_id(shop: Headrace, headrace: Command, fail: Fail) -> None:

@@ -8,12 +8,13 @@ from headrace.cli.failed_change import forget, prune, retry
 from headrace.cli.job import show_one
 from headrace.cli.options import Settings, common, pass_settings
 from headrace.cli.output import age, note, now_us, say_json, shortened, table
-from headrace.cli.selecting import filters
+from headrace.cli.selecting import filters, meant
 
 _MICROS = 1_000_000
 
 
 @click.group()
+@common
 def failed() -> None:
     """List, show, retry, forget, prune failed jobs."""
 
@@ -64,7 +65,7 @@ def list_failed(
             ],
         )
     else:
-        note("no failed jobs" + (" match" if queue or task or reason else ""))
+        note("no failed jobs" + (f" match{meant(settings, task)}" if queue or task or reason else ""))
     if page.next is not None:
         note(f"there are more: --cursor {page.next}")
 

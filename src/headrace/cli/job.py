@@ -9,7 +9,7 @@ import click
 from headrace.cli.exits import ExitCode
 from headrace.cli.options import NotFound, Settings, common, pass_settings
 from headrace.cli.output import MICROS, age, note, now_us, printable, say, say_json, table
-from headrace.cli.selecting import filters
+from headrace.cli.selecting import filters, meant
 from headrace.core.states import State
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ _UNFINISHED = (State.RUNNING, State.READY, State.SCHEDULED, State.PARKED)
 
 
 @click.group()
+@common
 def job() -> None:
     """List jobs; show or cancel one."""
 
@@ -65,7 +66,7 @@ def list_jobs(
     elif found:
         _show(found)
     else:
-        matching = " match" if queue or task or reason else ""
+        matching = f" match{meant(settings, task)}" if queue or task or reason else ""
         note(f"no {state} jobs{matching}" if state else f"no unfinished jobs{matching or '; --state shows others'}")
     for one, page in pages.items():
         if page.next is not None:

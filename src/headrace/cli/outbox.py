@@ -20,6 +20,7 @@ _MICROS = 1_000_000
 
 
 @click.group()
+@common
 def outbox() -> None:
     """Carry events out, and look at those that wait."""
 

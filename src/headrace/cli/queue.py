@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.group()
+@common
 def queue() -> None:
     """List queues."""
 

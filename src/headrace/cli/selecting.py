@@ -12,8 +12,10 @@ import msgspec
 from headrace.cli.output import printable, say
 from headrace.cli.progress import progress
 from headrace.core.states import State
+from headrace.core.wording import near
 
 if TYPE_CHECKING:
+    from headrace.cli.options import Settings
     from headrace.jobinfo import JobInfo
     from headrace.jobs import Jobs
 
@@ -30,6 +32,14 @@ _reason = click.option("--reason", metavar="TEXT", help="Only with this reason, 
 def filters(command: F) -> F:
     """--queue, --task, --reason."""
     return _queue(_task(_reason(command)))
+
+
+def meant(settings: Settings, task: str | None) -> str:
+    """For the note that nothing matches: which task was meant, where none has that name. Jobs may be of any."""
+    if task is None or task in (known := settings.app().tasks):
+        return ""
+    close = near(task, sorted(known))
+    return f": did you mean --task {' or '.join(close)}?" if close else f": the app has no task {task!r}"
 
 
 def selection(command: F) -> F:
