@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+import httpx2
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy import create_engine, func, select, text
 from sqlalchemy.engine import make_url
 
@@ -32,6 +34,14 @@ def place(key):
         pass
 
 """
+# The page itself, in another process
+BUY_ELSEWHERE = """
+from fastapi.testclient import TestClient
+from examples.checkout.shop import web
+order = {"customer_email": "a@mail.example", "sku": "teapot", "quantity": 1}
+TestClient(web.web).post("/orders", json=order, headers={"Idempotency-Key": "click-1"})
+"""
+KILLED = -9
 DATABASES = ("sqlite", "postgres", "mysql")
 
 
@@ -157,6 +167,12 @@ class Shop:
         return subprocess.run(command, env=os.environ | self.environment, check=False).returncode
 
 
+def buy(client: TestClient, key: str = "click-1", **changes: object) -> httpx2.Response:
+    """Press the button."""
+    order = {"customer_email": "a@mail.example", "sku": "teapot", "quantity": 1}
+    return client.post("/orders", json=order | changes, headers={"Idempotency-Key": key})
+
+
 @contextmanager
 def worker(shop: Shop) -> Iterator[None]:
     """A worker in a thread of its own, until the block ends."""
@@ -232,11 +248,18 @@ def a_database(server: str, name: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def elsewhere() -> dict[str, str]:
+    """Settings of a shop whose jobs are not in its database."""
+    return {}
+
+
+@pytest.fixture
 def shop(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     world: tuple[MailServer, Gateway, MerchantServer],
     database_url: str,
+    elsewhere: dict[str, str],
 ) -> Iterator[Shop]:
     """A fresh import of the shop with an environment of its own, as a new process would have it."""
     mail, gateway, merchant = world
@@ -253,7 +276,7 @@ def shop(
         "CHECKOUT_HURRY": "8000",
         "CHECKOUT_DRILLS": str(drills),
         "NO_PROXY": "127.0.0.1",
-    }
+    } | elsewhere
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     for name in [name for name in sys.modules if name.startswith(SHOP)]:

@@ -12,10 +12,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from headrace.webhooks import new_secret, sign
-from tests.checkout.conftest import Shop, worker
+from tests.checkout.conftest import KILLED, Shop, worker
 from tests.waiting import wait_until
 
-KILLED = -9
 ONE_WORKER = "import asyncio; asyncio.run(jobs.app.worker(burst=True, concurrency=1, queues=['payments']).run())"
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.checkout.conftest import Shop, worker
+from tests.checkout.conftest import BUY_ELSEWHERE, KILLED, Shop, buy, worker
 from tests.waiting import wait_until
 
 
@@ -20,24 +19,10 @@ def client(shop: Shop) -> Iterator[TestClient]:
         yield client
 
 
-KILLED = -9
-BUY = """
-from fastapi.testclient import TestClient
-from examples.checkout.shop import web
-ORDER = {"customer_email": "a@mail.example", "sku": "teapot", "quantity": 1}
-CLICK = {"json": ORDER, "headers": {"Idempotency-Key": "click-1"}}
-"""
-
-
 async def carry_out(shop: Shop) -> None:
     """Make jobs of all events."""
     async with shop.module("jobs").app as app:
         await app.relay(once=True).run()
-
-
-def buy(client: TestClient, key: str = "click-1", **changes: object) -> httpx2.Response:
-    order = {"customer_email": "a@mail.example", "sku": "teapot", "quantity": 1}
-    return client.post("/orders", json=order | changes, headers={"Idempotency-Key": key})
 
 
 def test_an_order_is_answered_at_once_and_its_jobs_wait(shop: Shop, client: TestClient) -> None:
@@ -62,7 +47,7 @@ def test_a_second_click_gets_the_first_answer_and_makes_nothing(shop: Shop, clie
 def test_the_answer_is_stored_by_the_transaction_of_the_order(shop: Shop, client: TestClient) -> None:
     """A server that dies between the commit and its answer leaves both behind."""
     (shop.drills / "order.after_commit").touch()
-    assert shop.in_another_process(f"{BUY}\nTestClient(web.web).post('/orders', **CLICK)") == KILLED
+    assert shop.in_another_process(BUY_ELSEWHERE) == KILLED
     assert shop.orders() == 1
     again = buy(client)
     assert (again.status_code, again.headers["Idempotent-Replayed"]) == (201, "true")
