@@ -11,7 +11,7 @@ from headrace.core import operations as ops
 from headrace.core.durations import micros
 from headrace.core.states import State
 from headrace.inquiries import Problem, Progress, Retried, adrive
-from headrace.jobinfo import JobInfo, JobPage, job_info
+from headrace.jobinfo import JobInfo, JobPage, OnceInfo, job_info
 from headrace.jobs import App
 
 
@@ -23,8 +23,18 @@ class AsyncJobs:
 
     async def get(self, id: str) -> JobInfo | None:
         """One job with its arguments and history; None when the store does not have it (any more)."""
-        view = await self._app.driver.arun(ops.Get(id))
-        return None if view is None else job_info(view, inquiries.poll_of(view, self._app.tasks))
+        return await adrive(inquiries.get(id, self._app.tasks), self._app.driver)
+
+    async def once(self, task: str, key: str, *, queue: str | None = None) -> OnceInfo:
+        """The record of a task's once key: who holds it, or what the one who took effect has left.
+
+        Of an app on Redis, keys are those of a queue: by default that of the task.
+
+        Raises:
+            ConfigError: there is no task of that name, and no `queue` is given.
+            InvalidArguments: the key can be none.
+        """
+        return await adrive(inquiries.once(task, key, queue, self._app.tasks), self._app.driver)
 
     async def list(
         self,

@@ -10,12 +10,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headrace.core import codec
+from headrace.core import codec, keys
 from headrace.core import operations as ops
+from headrace.core.once import task_scope
+from headrace.core.once_records import LookOnce, OnceView
 from headrace.core.poll import Polling
 from headrace.core.ports import Driver
 from headrace.core.states import State
+from headrace.core.wording import near
 from headrace.errors import ConfigError, InvalidArguments, UnreadableEnvelope
+from headrace.jobinfo import JobInfo, OnceInfo, job_info, once_info
 from headrace.task import Task
 
 R = TypeVar("R")
@@ -79,6 +83,59 @@ def poll_of(view: ops.JobView, tasks: Tasks) -> Polling | None:
     """How the task of a job polls, if it does."""
     task = tasks.get(view.task)
     return None if task is None else task.poll
+
+
+# -- one job
+
+
+def get(id: str, tasks: Tasks) -> Inquiry[JobInfo | None]:
+    """A job, with the record of its once key if it has one."""
+    view: ops.JobView | None = yield ops.Get(id)
+    if view is None:
+        return None
+    info = job_info(view, poll_of(view, tasks))
+    task = tasks.get(view.task)
+    key = _once_key(info.envelope, task)
+    if key is None:
+        return info
+    found = yield from _record(view.task if task is None else task.name, key, view.queue)
+    return msgspec.structs.replace(info, once=found)
+
+
+def once(task: str, key: str, queue: str | None, tasks: Tasks) -> Inquiry[OnceInfo]:
+    """The record of a task's once key.
+
+    Raises:
+        ConfigError: the app has no such task, and no queue is named.
+        InvalidArguments: the key can be none.
+    """
+    known = tasks.get(task)
+    if known is None and queue is None:
+        close = near(task, sorted(tasks))
+        fix = f"did you mean {' or '.join(close)}?" if close else "name the queue= of its jobs too"
+        raise ConfigError(f"the app has no task {task!r}: {fix}")
+    if known is not None:
+        task, queue = known.name, known.queue if queue is None else queue
+    return (yield from _record(task, keys.checked(key, "once"), queue or ""))
+
+
+def _record(task: str, key: str, queue: str) -> Inquiry[OnceInfo]:
+    view: OnceView | None = yield LookOnce(task_scope(task), key, queue)
+    return once_info(task, key, view)
+
+
+def _once_key(envelope: codec.Envelope | None, task: Task[..., Any] | None) -> str | None:
+    """As a worker finds it. None where there is none, or none can be made: the worker will say why."""
+    if envelope is None or (envelope.once_key is None and (task is None or task.once is None)):
+        return None
+    try:
+        if envelope.once_key is not None:
+            return keys.checked(envelope.once_key, "once")
+        assert task is not None
+        assert task.once is not None
+        return task.once.render({**task.arguments.defaults, **task.arguments.decode(envelope.args)})
+    except Exception:  # noqa: BLE001 - a validator of the user's may raise anything
+        return None
 
 
 # -- failed jobs

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from headrace.core import codec, settle, trail
 from headrace.core.codec import Envelope
 from headrace.core.moments import aware
+from headrace.core.once_records import OnceView
 from headrace.core.operations import JobView
 from headrace.core.poll import Polling
 from headrace.core.states import State
@@ -24,6 +25,18 @@ class PollInfo(msgspec.Struct, frozen=True, kw_only=True):
     answers: int  # that were not final
     most: int | None  # such answers after which it gives up
     delay: float | None  # seconds from the end of the last query to the next one; None before the first
+
+
+class OnceInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A once key of a task and its record. Moments are aware datetimes in UTC, on the store's clock."""
+
+    task: str
+    key: str
+    state: Literal["held", "done", "failed", "free"]  # held also where the holder is gone but nobody has come since
+    holder: str = ""  # the job that holds it, or has held it last; empty where there is no record
+    fence: int | None = None  # None where there is no record: nothing has run under the key, or it was forgotten
+    until: datetime | None = None  # when the record is forgotten, unless somebody comes before
+    result: Any = None  # of a job that is done, decoded; of one that failed, the error's type and message
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +63,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""  # "cannot decode: ..." when the body cannot be read
     deadline: datetime | None = None  # no run starts then or later; None in listings
     poll: PollInfo | None = None  # of a poll; None in listings
+    once: OnceInfo | None = None  # of a task with once=; None in listings
 
     @property
     def failure(self) -> str:
@@ -111,6 +125,28 @@ def job_info(view: JobView, poll: Polling | None = None) -> JobInfo:
         deadline=None if deadline_us is None else _aware(deadline_us),
         poll=None if poll is None else _poll_info(poll, remembered),
     )
+
+
+def once_info(task: str, key: str, view: OnceView | None) -> OnceInfo:
+    """What `view` says of a key, decoded as far as it can be."""
+    if view is None:
+        return OnceInfo(task=task, key=key, state="free")
+    return OnceInfo(
+        task=task,
+        key=key,
+        state=view.state,
+        holder=view.owner,
+        fence=view.fence,
+        until=_aware(view.until_us),
+        result=_result(view.result),
+    )
+
+
+def _result(raw: bytes | None) -> Any:
+    try:
+        return None if raw is None else msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return f"[cannot be decoded: {error}]"
 
 
 def _poll_info(poll: Polling, remembered: Trail) -> PollInfo:

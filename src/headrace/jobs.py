@@ -13,7 +13,7 @@ from headrace.core.ports import Driver
 from headrace.core.states import State
 from headrace.drivers.system import SystemClock
 from headrace.inquiries import Problem, Progress, Retried, drive
-from headrace.jobinfo import JobInfo, JobPage, job_info
+from headrace.jobinfo import JobInfo, JobPage, OnceInfo, job_info
 from headrace.sending import refuse_in_loop
 from headrace.task import Task
 
@@ -49,8 +49,18 @@ class Jobs:
 
     def get(self, id: str) -> JobInfo | None:
         """One job with its arguments and history; None when the store does not have it (any more)."""
-        view = self._driver("get").run(ops.Get(id))
-        return None if view is None else job_info(view, inquiries.poll_of(view, self._app.tasks))
+        return drive(inquiries.get(id, self._app.tasks), self._driver("get"))
+
+    def once(self, task: str, key: str, *, queue: str | None = None) -> OnceInfo:
+        """The record of a task's once key: who holds it, or what the one who took effect has left.
+
+        Of an app on Redis, keys are those of a queue: by default that of the task.
+
+        Raises:
+            ConfigError: there is no task of that name, and no `queue` is given.
+            InvalidArguments: the key can be none.
+        """
+        return drive(inquiries.once(task, key, queue, self._app.tasks), self._driver("once"))
 
     def list(
         self,

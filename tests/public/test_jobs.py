@@ -82,6 +82,7 @@ def test_the_twins_give_the_same_answers(app: Headrace, task: Task[..., Any], ho
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         ("get", (ids[0],), {}),
         ("get", ("nobody",), {}),
+        ("once", ("nothing", "k"), {"queue": "default"}),
         ("list", ("failed",), {"limit": 2}),
         ("queues", (), {}),
         ("workers", (), {}),

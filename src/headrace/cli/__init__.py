@@ -64,6 +64,12 @@ def _outbox() -> click.Command:
     return outbox
 
 
+def _once() -> click.Command:
+    from headrace.cli.once import once
+
+    return once
+
+
 def _check() -> click.Command:
     from headrace.cli.check import check
 
@@ -102,6 +108,7 @@ COMMANDS: dict[str, tuple[Loader, str]] = {
     "worker": (_worker, "List workers: alive or gone, what they hold."),
     "why": (_why, "Say why a job is where it is."),
     "failed": (_failed, "List, show, retry, forget, prune failed jobs."),
+    "once": (_once, "Show who holds a once key, and what it remembers."),
     "outbox": (_outbox, "Carry events out; show, retry, skip, prune them."),
     "check": (_check, "Would the waiting jobs run with this code?"),
     "schema": (_schema, "Upgrade, downgrade, check the tables; print the SQL, or the envelope's JSON Schema."),

@@ -11,8 +11,9 @@ from headrace.cli.output import as_json, facts, local, printable, say
 
 if TYPE_CHECKING:
     from headrace.core.trail import Mishap
-    from headrace.jobinfo import JobInfo
+    from headrace.jobinfo import JobInfo, OnceInfo
 
+_ENDED = ("done", "failed")  # once records that remember a result
 _LONGEST_BODY = 4_000
 
 
@@ -40,6 +41,7 @@ def job_fields(info: JobInfo) -> dict[str, Any]:
     fields |= {
         "deadline": _iso(info.deadline),
         "poll": _poll_fields(info),
+        "once": None if info.once is None else once_fields(info.once),
         "args": _args(info),
         "envelope": _envelope(info),
         "history": [_mishap_fields(one) for one in info.history],
@@ -65,6 +67,7 @@ def show_job(info: JobInfo, *, tracebacks: bool) -> None:
             ("finished", _local(info.finished)),
             ("deadline", _local(info.deadline)),
             *_poll_facts(info),
+            *_once_facts(info),
             ("worker", info.worker),
             ("unique key", info.unique),
             ("counts", ", ".join(f"{name} {number}" for name, number in info.counts.items() if number)),
@@ -101,6 +104,42 @@ def _poll_facts(info: JobInfo) -> list[tuple[str, object]]:
     waiting = info.finished is None and info.started is None
     after = f", the next {poll.delay:,g} s after the last" if waiting and poll.delay is not None else ""
     return [("schedule", poll.schedule), ("answers", f"{poll.answers}{most} not final{after}")]
+
+
+def once_fields(once: OnceInfo) -> dict[str, Any]:
+    """A once key with its record as JSON."""
+    return {
+        **{name: getattr(once, name) for name in ("task", "key", "state", "holder", "fence")},
+        "until": _iso(once.until),
+        "result": _shallow(once.result),
+    }
+
+
+def show_once(once: OnceInfo) -> None:
+    """The same as text."""
+    facts(
+        [
+            ("task", once.task),
+            ("key", once.key),
+            ("state", once.state),
+            ("holder", once.holder),
+            ("fence", once.fence),
+            ("until", _local(once.until)),
+            ("result", json.dumps(_shallow(once.result), ensure_ascii=False) if once.state in _ENDED else None),
+        ]
+    )
+
+
+def _once_facts(info: JobInfo) -> list[tuple[str, object]]:
+    """The key, and what keeps this job from taking effect, or what it or another one has left."""
+    once = info.once
+    if once is None:
+        return []
+    holder = "this job" if once.holder == info.id else once.holder
+    by = f" by {holder}" if holder and once.state != "free" else ""
+    until = f", until {_local(once.until)}" if once.state in _ENDED else ""
+    result = json.dumps(_shallow(once.result), ensure_ascii=False) if once.state in _ENDED else None
+    return [("once key", once.key), ("once record", f"{once.state}{by}{until}"), ("once result", result)]
 
 
 def _show_payload(info: JobInfo) -> None:
@@ -151,12 +190,16 @@ def _mishap_fields(mishap: Mishap) -> dict[str, Any]:
 
 
 def _args(info: JobInfo) -> Any:
-    """The arguments, unless they are nested so deep that Python cannot write them down again (B102)."""
+    return _shallow(info.args)
+
+
+def _shallow(value: Any) -> Any:
+    """`value`, unless it is nested so deep that Python cannot write it down again (B102)."""
     try:
-        json.dumps(info.args)
+        json.dumps(value)
     except RecursionError:
         return "[nested too deep to be shown]"
-    return info.args
+    return value
 
 
 def _envelope(info: JobInfo) -> dict[str, Any] | None:
