@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from headrace.core import operations as ops
-from headrace.core.once_records import LookOnce, OnceClaim, OnceTaken, TakeOnce
+from headrace.core.once_records import EndOnce, LookOnce, OnceClaim, OnceTaken, TakeOnce
 from headrace.core.states import State
 from headrace.drivers.postgres import PostgresDriver
 from headrace.testing.conformance.once import RESULT, SCOPE, claim_of, end_of, lease_of
@@ -291,3 +291,17 @@ def test_a_settle_without_records_reads_none(driver: PostgresDriver) -> None:
     assert "_once" not in driver.store.sql["settle.succeed"]
     assert "_once" not in driver.store.sql["settle.settle"]
     plan.close()
+
+
+def test_an_end_that_is_sent_again_while_the_first_one_is_at_it_answers_the_same(
+    driver: PostgresDriver, other: Other, beside: Beside
+) -> None:
+    """It waits for the first one, and must not judge by what it saw before."""
+    fence = take(driver, lease_of("me"))[0].fence
+    end = EndOnce("me", end_of(fence, scope=""))
+    assert lend(other).run(driver.store, end)
+    again = beside(end)
+    other.commit()
+    assert again.result(30) is True
+    stranger = EndOnce("you", end_of(fence, scope=""))
+    assert driver.run(stranger) is False

@@ -198,7 +198,16 @@ def end(op: EndOnce, now: int | None) -> Plan[bool]:
         "result": op.end.result,
         "keep_us": kept_us(op.end),
     }
-    return bool((yield Statement("once.end", params, alone=True))[0][0])
+    if (yield Statement("once.end", params, alone=True))[0][0]:
+        return True
+    # Sent again while the first one was still at it, it has waited for that one, and then looked at what was before.
+    view = yield from look(LookOnce(op.end.scope, op.end.key), now)
+    return view is not None and (view.owner, view.token, view.fence, view.state) == (
+        op.owner,
+        0,
+        op.end.fence,
+        op.end.state,
+    )
 
 
 def look(op: LookOnce, now: int | None) -> Plan[OnceView | None]:
