@@ -66,20 +66,22 @@ def polling(
     give_up_after: Duration | None = None,
     max_polls: int | None = None,
     jitter: float | None = None,
+    *,
+    option: str = "every",
 ) -> Polling:
-    """The options of `@app.poll`, checked.
+    """The options of `@app.poll`, checked. `option` is what the schedule is called where it is given.
 
     Raises:
         ConfigError: one is out of range, or nothing would ever end the poll.
     """
-    schedule, most, spread = _schedule(every)
+    schedule, most, spread = _schedule(every, option)
     most = most if max_polls is None else _checked_most(max_polls)
     give_up_us = None if give_up_after is None else micros(give_up_after, "give_up_after")
     if give_up_us == 0:
         raise ConfigError("give_up_after is 0: it must be greater than 0")
     if give_up_us is None and most is None:
         raise ConfigError(
-            f"every is {every!r}, whose last step repeats for ever: set give_up_after, such as '10m', or max_polls"
+            f"{option} is {every!r}, whose last step repeats for ever: set give_up_after, such as '10m', or max_polls"
         )
     jitter = spread if jitter is None else _checked_jitter(jitter)
     return Polling(schedule, give_up_us, most, jitter, every if isinstance(every, str) else repr(every))
@@ -116,7 +118,7 @@ def end_id(id: str, base_us: int = 0) -> str:
     return following(id, "/end", base_us)
 
 
-def _schedule(every: object) -> tuple[Backoff, int | None, float]:
+def _schedule(every: object, option: str) -> tuple[Backoff, int | None, float]:
     if isinstance(every, str):
         if every in PRESETS:
             delays, jitter = PRESETS[every]
@@ -125,11 +127,13 @@ def _schedule(every: object) -> tuple[Backoff, int | None, float]:
             every = Stepped(every)
         except ConfigError as error:
             presets = " or ".join(map(repr, PRESETS))
-            raise ConfigError(f"every is {every!r}: use {presets}, or steps such as '1s x5, 30s' ({error})") from error
+            raise ConfigError(
+                f"{option} is {every!r}: use {presets}, or steps such as '1s x5, 30s' ({error})"
+            ) from error
     if not isinstance(every, BACKOFFS):
-        raise ConfigError(f"every is {every!r}: use a text such as '1s x5, 30s', or Stepped, Listed, Fixed")
+        raise ConfigError(f"{option} is {every!r}: use a text such as '1s x5, 30s', or Stepped, Listed, Fixed")
     if not _shortest_s(every):
-        raise ConfigError(f"every is {every!r}, with a delay of 0: the upstream would be asked without a pause")
+        raise ConfigError(f"{option} is {every!r}, with a delay of 0: the upstream would be asked without a pause")
     return every, None, 0.0
 
 

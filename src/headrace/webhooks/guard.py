@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterable, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from itertools import zip_longest
 from typing import Protocol
 from urllib.parse import SplitResult, urlsplit
@@ -26,6 +26,7 @@ MOST_ADDRESSES = 4  # of one name that are tried
 
 # What a URL may consist of: everything else is written with % in it, or as xn-- in the name of a host
 _URL = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+\Z")
+_ENTRIES = IPv4Network | IPv6Network | IPv4Address | IPv6Address
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})\Z")
 
 
@@ -84,23 +85,20 @@ class Guard:
     ) -> None:
         self._networks: list[Network] = []
         self._names: set[str] = set()
-        for entry in (allow,) if isinstance(allow, str | IPv4Network | IPv6Network) else allow:
+        for entry in _each(allow):
             self._allow(entry)
         self._ports = None if ports is None else frozenset(map(_checked_port, ports))
         self._schemes = {"https"} if https_only else set(PORTS)
         self._resolver = resolver or SystemResolver()
 
-    def _allow(self, entry: str | Network) -> None:
-        if isinstance(entry, IPv4Network | IPv6Network):
-            self._networks.append(entry)
-            return
+    def _allow(self, entry: object) -> None:
+        if not isinstance(entry, str | _ENTRIES):  # a number would be read as an address
+            raise _no_entry(entry)
         try:
             self._networks.append(ip_network(entry, strict=False))
         except ValueError:
-            if not _HOST.match(str(entry)):
-                raise ConfigError(
-                    f"allow holds {entry!r:.100}: give networks such as '10.1.0.0/16', addresses, or names of hosts"
-                ) from None
+            if not isinstance(entry, str) or not _HOST.match(entry):
+                raise _no_entry(entry) from None
             self._names.add(_bare(entry))
 
     def check(self, url: str) -> Target:
@@ -145,13 +143,27 @@ class Guard:
         )
         why = None if allowed else why_not_public(address)
         if why is not None:
-            raise AddressRefused(f"the host {target.host} has the address {address}, which is {why}; see allow=")
+            raise AddressRefused(
+                f"the host {target.host} has the address {address}, which is {why}: allow= names those that may be "
+                "reached all the same"
+            )
         self._check_port(target, allowed=allowed)
 
     def _check_port(self, target: Target, *, allowed: bool) -> None:
         if not allowed and self._ports is not None and target.port not in self._ports:
             known = ", ".join(map(str, sorted(self._ports)))
-            raise AddressRefused(f"the port {target.port} of its URL is none of {known}; see ports= and allow=")
+            raise AddressRefused(
+                f"the port {target.port} of its URL is none of {known}: name its host in allow=, or give Webhooks a "
+                f"guard=Guard(ports=...)"
+            )
+
+
+def _each(allow: object) -> Iterable[object]:
+    return allow if isinstance(allow, Iterable) and not isinstance(allow, str | bytes | _ENTRIES) else (allow,)
+
+
+def _no_entry(entry: object) -> ConfigError:
+    return ConfigError(f"allow holds {entry!r:.100}: give networks such as '10.1.0.0/16', addresses, or names of hosts")
 
 
 def _alternating(found: list[Address]) -> list[Address]:

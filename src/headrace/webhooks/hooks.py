@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from headrace.context import current_job
+from headrace.errors import ConfigError
 
 JSON = "application/json"
 
@@ -25,7 +26,7 @@ class Delivery(msgspec.Struct, frozen=True):
     said: str = ""  # the last answer in one line; empty in on_given_up
 
 
-class Stored(msgspec.Struct, frozen=True):
+class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     """A webhook as it lies in its job."""
 
     url: str
@@ -41,6 +42,33 @@ class Stored(msgspec.Struct, frozen=True):
     def delivery(self, endpoint: str, said: str = "") -> Delivery:
         """What the hooks are handed."""
         return Delivery(self.own_id(), self.url, endpoint, self.event, self.body, self.content_type, said)
+
+
+def delivery_of(job: str, arguments: Mapping[str, Any]) -> Delivery:
+    """What a job that has ended was to deliver."""
+    endpoint, webhook = arguments["endpoint"], arguments["webhook"]
+    return Delivery(webhook.id or job, webhook.url, endpoint, webhook.event, webhook.body, webhook.content_type)
+
+
+def checked_hook(what: str, function: Callable[[Delivery], Any], *, taken: bool) -> None:
+    """Refuse what cannot be a hook.
+
+    Raises:
+        ConfigError: there is one already, as `taken` says, or it cannot be called with a `Delivery` alone.
+    """
+    if taken:
+        raise ConfigError(f"there is an {what} already: put both into one function")
+    if not callable(function):
+        raise ConfigError(f"{what} is given {function!r:.100}: decorate a function with it, without options")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # of one that is written in C
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        name = getattr(function, "__qualname__", repr(function))
+        raise ConfigError(f"{what}: {name}{signature} must take one argument, the Delivery") from None
 
 
 def taking(function: Callable[[Delivery], Any]) -> Callable[..., Any]:

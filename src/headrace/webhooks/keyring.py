@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.errors import ConfigError
-from headrace.webhooks.signature import key_of
+from headrace.webhooks.signature import each, key_of
 
 Secret = str | Sequence[str]  # several while one takes the place of another
 Secrets = Secret | Mapping[str, Secret] | Callable[[str], Secret | None] | None
@@ -61,7 +61,7 @@ class Keyring:
 
 
 def _checked(secret: Secret) -> tuple[str, ...]:
-    found = (secret,) if isinstance(secret, str) else tuple(secret)
+    found = each(secret)
     if not found:
         raise ConfigError("secret holds no secret at all: give at least one, or secret=None to send unsigned")
     for one in found:

@@ -17,13 +17,14 @@ from headrace.core.ids import following
 from headrace.core.poll import polling
 from headrace.core.verdict import Cancel, Pending
 from headrace.drivers.system import SystemClock
-from headrace.errors import ConfigError
-from headrace.options import checked_texts
+from headrace.errors import ConfigError, WebhookError
+from headrace.jobinfo import JobInfo
+from headrace.options import checked_texts, refuse_unknown
 from headrace.sending import refuse_in_loop
 from headrace.webhooks.addresses import Network
 from headrace.webhooks.courier import Courier, Message
 from headrace.webhooks.guard import Guard
-from headrace.webhooks.hooks import JSON, Delivery, Stored, handing, handing_unsaid, taking
+from headrace.webhooks.hooks import JSON, Delivery, Stored, checked_hook, delivery_of, handing, handing_unsaid, taking
 from headrace.webhooks.judging import Again, Gone, Success
 from headrace.webhooks.keyring import Keyring, Secrets
 from headrace.webhooks.payload import MOST_BYTES, body_of, checked_content_type, checked_event
@@ -31,6 +32,8 @@ from headrace.webhooks.signature import checked_message_id
 
 logger = logging.getLogger("headrace.webhooks")
 
+_OF_GUARDS = ("ports", "https_only", "resolver")
+_OF_POLLS = ("aliases", "jitter", "keep", "max_polls", "priority", "retry")
 NAMES_S = 30.0  # what the DNS may take on top of an attempt's timeout before the attempt is given up
 
 
@@ -51,6 +54,16 @@ class App(Protocol):
     @property
     def poll(self) -> Any:
         """Makes a poll of one."""
+        ...
+
+    @property
+    def jobs(self) -> Any:
+        """Looks at jobs."""
+        ...
+
+    @property
+    def ajobs(self) -> Any:
+        """The same, awaited."""
         ...
 
     @property
@@ -86,10 +99,12 @@ class Webhooks:
         tls: the certificate authorities; by default those of this machine.
         name: of the task in the store. A second object needs another.
         queue: by default "webhooks"; its handlers are plain functions, each in a thread while its receiver thinks.
-        options: as of `@app.poll`: max_polls, jitter, priority, retry, keep, aliases.
+        options: as of `@app.poll`: max_polls, jitter, priority, retry, aliases, and keep: how long a delivered webhook
+            can be looked at, and sent again by its id; by default it is deleted at once. One that was given up or
+            cancelled is kept for a day.
 
     Raises:
-        ConfigError: one of these is out of range, or the name is taken.
+        ConfigError: one of these is unknown or out of range, or the name is taken.
     """
 
     def __init__(
@@ -113,6 +128,7 @@ class Webhooks:
     ) -> None:
         if name in app.tasks:  # two senders with different secrets under one name would sign for each other
             raise ConfigError(f"the task name {name!r} is taken: give these webhooks another name=")
+        _refuse(options, enabled)
         timeout_s = _positive("timeout", timeout)
         self._app = app
         self._name = name
@@ -124,7 +140,7 @@ class Webhooks:
         self._guard = guard or Guard(allow=allow)
         self._courier = Courier(self._guard, app.clock, success=success, timeout=timeout_s, headers=headers, tls=tls)
         ends = {"give_up_after": give_up_after, "max_polls": options.pop("max_polls", None)}
-        self._schedule = polling(schedule, **ends, jitter=options.pop("jitter", None))
+        self._schedule = polling(schedule, **ends, jitter=options.pop("jitter", None), option="schedule")
         options = {"log": ("endpoint",), "timeout": timeout_s + NAMES_S, **ends, **options}
         # jitter is added below: a poll's would put off the first attempt too, and that one is to be at once
         poll = app.poll(every=schedule, jitter=0, name=name, queue=queue, **options)
@@ -198,24 +214,44 @@ class Webhooks:
         job: Job = await task.aenqueue(endpoint, webhook)
         return job
 
-    def resend(self, delivery: Delivery, *, transaction: Any = None) -> Job:
+    def resend(self, delivery: Delivery | str, *, transaction: Any = None) -> Job:
         """Send a webhook that has ended once more, from the start of the schedule, with its old id and body.
 
         For one that was given up, say. Each call makes a new job; a receiver that has had the id can tell.
 
+        Args:
+            delivery: what a hook was handed, or the id of the job that `send` answered, while the store has it: for a
+                day after it was given up, and for `keep` after it was delivered.
+            transaction: as of `send`.
+
         Raises:
+            WebhookError: the store has no such webhook, or it has not ended yet.
             AddressRefused, ConfigError, WrongColour: as `send`.
         """
         refuse_in_loop("resend", "aresend")
+        if isinstance(delivery, str):
+            delivery = self._ended(delivery, self._app.jobs.get(delivery))
         task, endpoint = self._ready(delivery.url, delivery.endpoint, None, transaction)
         job: Job = task.enqueue(endpoint, _stored(delivery))
         return job
 
-    async def aresend(self, delivery: Delivery, *, transaction: Any = None) -> Job:
+    async def aresend(self, delivery: Delivery | str, *, transaction: Any = None) -> Job:
         """The same, awaited."""
+        if isinstance(delivery, str):
+            delivery = self._ended(delivery, await self._app.ajobs.get(delivery))
         task, endpoint = self._ready(delivery.url, delivery.endpoint, None, transaction)
         job: Job = await task.aenqueue(endpoint, _stored(delivery))
         return job
+
+    def _ended(self, id: str, info: JobInfo | None) -> Delivery:
+        if info is None or info.envelope is None or info.task not in (self._task.name, *self._task.aliases):
+            raise WebhookError(
+                f"the store has no webhook {id!r:.100} of {self._name}: one that was given up is kept for a day, one "
+                "that was delivered for keep=; later, give the Delivery that a hook was handed"
+            )
+        if info.finished is None:
+            raise WebhookError(f"the webhook {id} has not ended, it is {info.state}: it will be sent by its schedule")
+        return delivery_of(info.id, self._task.arguments.decode(info.envelope.args))
 
     def _webhook(self, url: str, payload: Any, event: str | None, content_type: str) -> Stored:
         body = body_of(payload, checked_event(event), self._app.clock.unix_us(), self._most_bytes)
@@ -272,8 +308,9 @@ class Webhooks:
         It runs as a job of its own, which is stored in the same atomic step that ends the delivery.
 
         Raises:
-            ConfigError: there is one already.
+            ConfigError: there is one already, or it takes no argument.
         """
+        checked_hook("on_delivered", function, taken=self._task.hooks.final is not None)
         self._task.on_final(name=f"{self._name}.delivered")(handing(function))
         return function
 
@@ -281,8 +318,9 @@ class Webhooks:
         """`@hooks.on_given_up`: the same for a delivery whose schedule is over.
 
         Raises:
-            ConfigError: there is one already.
+            ConfigError: there is one already, or it takes no argument.
         """
+        checked_hook("on_given_up", function, taken=self._task.hooks.timeout is not None)
         self._task.on_timeout(name=f"{self._name}.given_up")(handing_unsaid(function))
         return function
 
@@ -292,13 +330,21 @@ class Webhooks:
         The delivery itself is cancelled. Others that wait for the same endpoint go on, unless `enabled` stops them.
 
         Raises:
-            ConfigError: there is one already.
+            ConfigError: there is one already, or it takes no argument.
         """
-        if self._disabled:
-            raise ConfigError(f"{self._name} has an on_disabled already: put both into one function")
+        checked_hook("on_disabled", function, taken=bool(self._disabled))
         options = {"name": f"{self._name}.disabled", "queue": self._task.queue}
         self._disabled.append(self._app.task(**options)(taking(function)))
         return function
+
+
+def _refuse(options: Mapping[str, Any], enabled: object) -> None:
+    for name in _OF_GUARDS:
+        if name in options:
+            raise ConfigError(f"Webhooks has no option {name}=: give it to a guard, guard=Guard({name}=...)")
+    refuse_unknown("Webhooks", options, {*_OF_POLLS, "secret", *(Webhooks.__init__.__kwdefaults__ or ())})
+    if enabled is not None and not callable(enabled):
+        raise ConfigError(f"enabled is {enabled!r:.100}: give a callable that is handed the endpoint")
 
 
 def _stored(delivery: Delivery) -> Stored:

@@ -12,6 +12,7 @@ import hmac
 import re
 import secrets as randomness
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from headrace.drivers.system import SystemClock
 from headrace.errors import ConfigError, SignatureInvalid
@@ -67,9 +68,10 @@ def sign(secret: str | Iterable[str], id: str, timestamp: int, body: bytes) -> s
     `timestamp` is the moment of the attempt in whole seconds since the epoch.
 
     Raises:
-        ConfigError: a secret or the id is none, or there is no secret at all.
+        ConfigError: a secret or the id is none, there is no secret at all, or `body` are no bytes.
     """
-    keys = [key_of(one) for one in _each(secret)]
+    keys = [key_of(one) for one in each(secret)]
+    _check_body(body)
     if not keys:
         raise ConfigError("no webhook secret was given: name at least one")
     return " ".join(_signature(key, checked_message_id(id), str(timestamp), body) for key in keys)
@@ -91,9 +93,12 @@ def verify(
 
     Raises:
         SignatureInvalid: a header is missing, the timestamp is too far off, or no signature fits.
-        ConfigError: a secret is none.
+        ConfigError: a secret is none, `body` are no bytes, or `headers` no mapping.
     """
-    keys = [key_of(one) for one in _each(secret)]
+    keys = [key_of(one) for one in each(secret)]
+    _check_body(body)
+    if not hasattr(headers, "items"):
+        raise ConfigError(f"headers is {headers!r:.100}: give the request's headers by name, as a dict has them")
     found = {name.lower(): value for name, value in headers.items()}
     try:
         id, moment, signatures = (found[f"webhook-{name}"] for name in ("id", "timestamp", "signature"))
@@ -114,8 +119,16 @@ def verify(
     return id
 
 
-def _each(secret: str | Iterable[str]) -> tuple[str, ...]:
-    return (secret,) if isinstance(secret, str) else tuple(secret)
+def _check_body(body: object) -> None:
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise ConfigError(
+            f"body is of type {type(body).__name__}: give the bytes as they were sent, before any decoding or parsing"
+        )
+
+
+def each(secret: object) -> tuple[Any, ...]:
+    """One secret or several; what can be neither is left for `key_of` to refuse."""
+    return tuple(secret) if isinstance(secret, Iterable) and not isinstance(secret, str | bytes) else (secret,)
 
 
 def _signature(key: bytes, id: str, moment: str, body: bytes) -> str:
