@@ -70,4 +70,5 @@ async def test_raised_as_a_class_it_lacks_its_delay(verdict: type[BaseException]
     async def handler() -> None:
         raise verdict
 
-    assert "missing 1 required positional argument: 'delay'" in await failure_of(handler)
+    name = verdict.__name__
+    assert await failure_of(handler) == f"TypeError: {name} needs a delay: raise or return {name}('30s')"

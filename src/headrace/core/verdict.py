@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any, Self
 
 from headrace.core.durations import Duration, is_text_but_no_duration, micros
 from headrace.errors import ConfigError
@@ -38,6 +39,11 @@ def mistaken(value: object, task: str) -> TypeError | None:
 
 
 class _Later(Verdict):
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        if not args and "delay" not in kwargs:  # `raise Snooze`: Python's own words would name our insides
+            raise TypeError(f"{cls.__name__} needs a delay: raise or return {cls.__name__}('30s')")
+        return super().__new__(cls, *args)
+
     def __init__(self, delay: Duration, why: str = "") -> None:
         self.delay_us = micros(delay, "delay")
         self.why = why
