@@ -291,13 +291,16 @@ class Executor:
             await self._outlive(work, thread, ending)
 
     async def _outlive(self, work: Work, thread: ThreadCall, ending: endings.Ending) -> None:
-        """The handler's thread is still at it: free the slot, but start no second attempt beside it (B044)."""
+        """The handler's thread is still at it: free the slot, but start no second attempt beside it (B044).
+
+        Nor another job with its once key: one that has failed would leave the key free.
+        """
         self._threads.abandon(thread, replace=work.interruption != "shutdown")
         outcome = self._conclude(work, ending)
         if work.interruption == "shutdown" and work.forestall():
             self._report(work, self._conclude(work, endings.Released(LATE_US, started=True)))
             self._leave_slot()
-        elif outcome.state is State.FAILED and work.forestall():
+        elif outcome.state is State.FAILED and work.guard is None and work.forestall():
             self._report(work, outcome)
             self._leave_slot()
         else:
@@ -306,7 +309,7 @@ class Executor:
 
     async def _wait_for_thread(self, work: Work, thread: ThreadCall, ending: endings.Ending) -> None:
         if work.interruption == "timeout":
-            text = "job %s overran its timeout in a thread; its retry waits for the thread"
+            text = "job %s overran its timeout in a thread; whatever comes next waits for the thread"
             logger.warning(text, work.job.id, extra=work.describe())
         work.interruption = ""
         late = asyncio.current_task()
