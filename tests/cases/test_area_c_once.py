@@ -49,6 +49,9 @@ async def test_a_job_that_is_dispatched_twice_takes_effect_once(app: Headrace) -
     view = await record(app, "charge", "charge:17")
     assert (view.state, json.loads(view.result)) == ("done", {"charged": 17})
     assert view.fence == next(fence for number, _, fence in charged if number == 17)
+    told = await app.ajobs.once("charge", "charge:17")
+    assert told == again.once
+    assert (told.state, told.holder, told.fence, told.result) == ("done", view.owner, view.fence, {"charged": 17})
 
 
 async def test_one_at_a_time_and_the_others_wait_without_an_attempt(app: Headrace) -> None:
