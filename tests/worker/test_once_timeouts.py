@@ -1,4 +1,4 @@
-"""Plain handlers with a once key that overrun their timeout: no run begins beside a thread that is still at it."""
+"""Plain handlers that overrun their timeout: no run under the same key begins beside a thread that is still at it."""
 
 import threading
 
@@ -33,3 +33,21 @@ async def test_a_key_is_not_free_before_the_thread_of_its_last_attempt_has_ended
         assert (await ended(app, first.id, "failed")).reason == "timeout"
         assert (await ended(app, second.id, "succeeded")).reason == ""
     assert runs == [f"{id} {what}" for id in (first.id, second.id) for what in ("begins", "ends")]
+
+
+async def test_a_polls_key_is_not_free_before_the_thread_of_its_last_query_has_ended() -> None:
+    """No two queries of one key are in flight, also where errors have used up the first poll."""
+    app, release = Headrace("memory://"), threading.Event()
+
+    @app.poll(every="1s", give_up_after="1h", unique="k", timeout=0.2, retry=1)
+    def ask() -> str:
+        release.wait(60)
+        return "final"
+
+    async with working(app, concurrency=2) as worker:
+        first = await ask.aenqueue()
+        await await_until(lambda: worker.executor.stuck == 1)
+        assert (await ask.aenqueue()).id == first.id
+        release.set()
+        assert (await ended(app, first.id, "failed")).reason == "timeout"
+        assert (await ask.aenqueue()).status == "new"

@@ -293,14 +293,14 @@ class Executor:
     async def _outlive(self, work: Work, thread: ThreadCall, ending: endings.Ending) -> None:
         """The handler's thread is still at it: free the slot, but start no second attempt beside it (B044).
 
-        Nor another job with its once key: one that has failed would leave the key free.
+        Nor another job with its key, once or of a poll: one that has failed would leave the key free.
         """
         self._threads.abandon(thread, replace=work.interruption != "shutdown")
         outcome = self._conclude(work, ending)
         if work.interruption == "shutdown" and work.forestall():
             self._report(work, self._conclude(work, endings.Released(LATE_US, started=True)))
             self._leave_slot()
-        elif outcome.state is State.FAILED and work.guard is None and work.forestall():
+        elif outcome.state is State.FAILED and not work.keeps_others_out and work.forestall():
             self._report(work, outcome)
             self._leave_slot()
         else:

@@ -86,6 +86,11 @@ class Work:
         """Whether its handler may have ended it, in a transaction of its own."""
         return self._completion is not None and self._completion.begun
 
+    @property
+    def keeps_others_out(self) -> bool:
+        """Whether no other job may run while anything of this one still does."""
+        return self.guard is not None or (self.task is not None and self.task.poll is not None)
+
     def close(self) -> bool:
         """Its run is over. Whether its handler may have ended it."""
         context = self.context
