@@ -273,7 +273,7 @@ def shop(
         "CHECKOUT_MERCHANTS_URL": merchant.url,
         "CHECKOUT_MERCHANTS_SECRET": merchant.secret,
         "CHECKOUT_PATIENCE": "1",
-        "CHECKOUT_HURRY": "8000",
+        "CHECKOUT_HURRY": "12000",
         "CHECKOUT_DRILLS": str(drills),
         "NO_PROXY": "127.0.0.1",
     } | elsewhere

@@ -17,6 +17,8 @@ from .drills import reach
 from .models import CLOSED, PAID, PENDING, TIMEOUT, Order, PollEnd
 from .schedules import PAYMENT_QUERIES, PAYMENT_TIMEOUT
 
+FINAL = (PAID, CLOSED)
+
 
 @app.task(queue="payments", once="charge:{order_id}", keep="1d", retry=PATIENTLY, timeout=10)
 def charge(order_id: int) -> str:
@@ -51,7 +53,7 @@ def charge(order_id: int) -> str:
 def payment_status(trade_no: str, order_id: int) -> Pending | str:
     """Ask the gateway."""
     status = gateway.status(trade_no)
-    return status if status in (PAID, CLOSED) else Pending(status)
+    return status if status in FINAL else Pending(status)
 
 
 @payment_status.pre_check
@@ -80,8 +82,9 @@ def payment_never_ended(trade_no: str, order_id: int) -> None:
 
 def notified(order_id: int, status: str) -> None:
     """The gateway has called."""
-    with database().writing() as session:
-        conclude(session, order_id, status)
+    if status in FINAL:
+        with database().writing() as session:
+            conclude(session, order_id, status)
 
 
 def conclude(session: Session, order_id: int, payment: str) -> None:

@@ -14,9 +14,9 @@ def minutes(*delays: int) -> Listed:
     return Listed([timedelta(minutes=delay) / settings().hurry for delay in delays])
 
 
-# A bank transfer may take some hours. Then the order is not paid, whatever comes later.
+# A bank transfer may take half a day. Then the order is not paid, whatever comes later.
 PAYMENT_QUERIES = minutes(10, 10, 10, 30)
-PAYMENT_TIMEOUT = timedelta(hours=8) / settings().hurry
+PAYMENT_TIMEOUT = timedelta(hours=12) / settings().hurry
 
 # As Alipay tells its merchants: at once, and seven times more. "alipay" is what to write where nothing is divided.
 WEBHOOKS = minutes(4, 10, 10, 60, 120, 360, 900)

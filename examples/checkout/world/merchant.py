@@ -73,13 +73,15 @@ class _Exchange(Exchange):
         if self.path.rpartition("/")[2] in merchant.leaving:
             merchant.refused.append(webhook_id)
             self.answer(410, "no more, please")
-        elif merchant.failing:
+            return
+        count_and_habit = merchant.try_of(webhook_id)
+        if merchant.failing:
             self.answer(503)
         else:
-            self.take_as_usual(webhook_id, body)
+            self.take_as_usual(count_and_habit, webhook_id, body)
 
-    def take_as_usual(self, webhook_id: str, body: bytes) -> None:
-        match self.merchant.try_of(webhook_id):
+    def take_as_usual(self, count_and_habit: tuple[int, int], webhook_id: str, body: bytes) -> None:
+        match count_and_habit:
             case (1, 1) | (2, 1):
                 self.answer(200, "not now")  # which is no success, whatever the status says
             case (1, 3):
