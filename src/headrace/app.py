@@ -186,7 +186,7 @@ class Headrace(PollApp, EventApp):
         Args:
             key: 1 to 500 characters.
             arguments: a JSON value; the same key with another one is refused.
-            scope: keys of one scope are apart from those of all others, and from those of tasks.
+            scope: at most 200 characters. Keys of one scope are apart from those of others, and from those of tasks.
             lifetime: how long a result is remembered.
             lease: how long the key is held after this process has died. It is renewed while the block runs.
             wait: how long to wait while another block holds the key.

@@ -10,20 +10,20 @@ import contextlib
 import hashlib
 import random
 import secrets
-import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import msgspec
 
 from headrace.core import once, values
 from headrace.core.durations import micros
 from headrace.core.errortext import describe
-from headrace.core.keys import checked
-from headrace.core.once_records import EndOnce, LookOnce, OnceClaim, OnceTaken, RenewOnce, TakeOnce
-from headrace.core.operations import OnceEnd, Operation
+from headrace.core.keys import checked, storable
+from headrace.core.once_records import EndOnce, LookOnce, OnceClaim, OnceTaken, OnceView, TakeOnce
+from headrace.core.operations import Operation
 from headrace.core.ports import Clock, Driver
 from headrace.errors import (
     ConfigError,
@@ -38,11 +38,12 @@ from headrace.errors import (
     StoreError,
     TaskError,
 )
+from headrace.holding import MOMENT_S, Holding
 from headrace.sending import refuse_in_loop
 from headrace.transactions import Transactions, alend, lend
 
 LEAST_LEASE_S = 1.0
-RENEWALS = 3  # in each lease
+MAX_SCOPE = 200  # characters
 LOOK_S = 0.25  # first pause before a caller that waits for its turn looks again
 LOOK_MOST_S = 2.0
 
@@ -95,6 +96,7 @@ def terms(
     Raises:
         ConfigError, InvalidArguments: see `Headrace.once`.
     """
+    storable(scope, "once scope", least=0, most=MAX_SCOPE)
     policy = once.Once(lambda: key, lifetime, failures)
     lease_us = micros(lease, "lease")
     if lease_us < LEAST_LEASE_S * 1_000_000:
@@ -120,19 +122,20 @@ class OnceRun:
         self._app = app
         self._terms = terms
         self._owner = secrets.token_hex(16)
-        self._stop = threading.Event()
-        self._renewer: threading.Thread | asyncio.Task[None] | None = None
-        self._committing = False
-        self._renewed_at = 0.0
+        self._holding: Holding | None = None
         self.fence = 0
         self.done = False
-        self.lost = False  # somebody else has taken the key: whatever this block does now, it is not the one
         self.result: Any = None
 
     @property
     def key(self) -> str:
         """The key: hand it to a service that takes idempotency keys."""
         return self._terms.key
+
+    @property
+    def lost(self) -> bool:
+        """Whether somebody else has taken the key, or may have: whatever this block does now, it is not the one."""
+        return self._holding is not None and self._holding.lost
 
     def complete(self, result: Any = None, *, transaction: Any) -> None:
         """Store the result in a transaction of the caller's: effect and result commit together, or neither does.
@@ -146,69 +149,54 @@ class OnceRun:
             WrongColour: called inside a running event loop.
         """
         refuse_in_loop("complete", "acomplete")
-        transactions, loan = self._transactions(), lend(transaction)
-        with self._completing():
-            if not transactions.run(loan, self._ending(result)):
-                self._lose()
+        (holding, transactions), loan = self._completing(), lend(transaction)
+        with holding.ending():
+            holding.check(transactions.run(loan, self._ending(holding, result)))
         self.result = result
 
     async def acomplete(self, result: Any = None, *, transaction: Any) -> None:
         """The same, awaited."""
-        transactions, loan = self._transactions(), alend(transaction)
-        with self._completing():
-            if not await transactions.arun(loan, self._ending(result)):
-                self._lose()
+        (holding, transactions), loan = self._completing(), alend(transaction)
+        with holding.ending():
+            holding.check(await transactions.arun(loan, self._ending(holding, result)))
         self.result = result
 
     def __enter__(self) -> Self:
         refuse_in_loop("with app.once(...)", "async with app.once(...)")
         give_up = self._entered()
         for pause in self._pauses(give_up):
-            sent = self._app.clock.monotonic()
+            sent = time.monotonic()
             if self._begun(self._app.driver.run(self._taking())[0], sent, give_up):
                 break
             self._app.clock.sleep(pause)
-        if not self.done:
-            self._renewer = threading.Thread(target=self._keep, name="headrace-once", daemon=True)
-            self._renewer.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.done:
+        holding = self._holding
+        if holding is None:
             return
-        self._stop.set()
-        if isinstance(self._renewer, threading.Thread):
-            self._renewer.join()
-        if error is None and self._committing:
-            self._conclude(self._app.driver.run(self._look()))
+        if holding.close():
+            if error is None and self._is_committed(holding, self._app.driver.run(self._look())):
+                return
+            holding.end_aside(self._giving_back(holding, error)).join(MOMENT_S)
+            self._say_rolled_back(error)
         elif error is None:
-            end, problem = self._left()
-            if not self._insist(end):
-                self._lose()
+            end, problem = self._left(holding)
+            holding.check(self._insist(holding, end))
             self._say(problem)
-        else:
+        elif not holding.taken:
             with contextlib.suppress(HeadraceError):  # the error of the block says more; the lease ends by itself
-                self._app.driver.run(self._giving_back(error))
+                self._app.driver.run(self._giving_back(holding, error))
 
-    def _keep(self) -> None:
-        """Renew the lease until the block ends."""
-        while not self._stop.wait(self._pause_s) and not self.lost:
-            sent = self._app.clock.monotonic()
-            try:
-                if not self._committing:
-                    self._heard(sent, mine=self._app.driver.run(self._renewing()))
-            except Exception:  # noqa: BLE001 - whatever it is, the block goes on, and needs its key
-                self._unheard()
-
-    def _insist(self, operation: Operation[bool]) -> bool:
+    def _insist(self, holding: Holding, operation: Operation[bool]) -> bool:
         """The effect has happened: its result is to be stored, for as long as the lease lasts."""
         while True:
             try:
                 return self._app.driver.run(operation)
             except StoreError:  # a full store may have room again
-                if self._is_over():
+                if holding.is_over:
                     raise
                 self._app.clock.sleep(LOOK_S)
 
@@ -217,49 +205,37 @@ class OnceRun:
     async def __aenter__(self) -> Self:
         give_up = self._entered()
         for pause in self._pauses(give_up):
-            sent = self._app.clock.monotonic()
+            sent = time.monotonic()
             if self._begun((await self._app.driver.arun(self._taking()))[0], sent, give_up):
                 break
             await asyncio.sleep(pause)
-        if not self.done:
-            self._renewer = asyncio.get_running_loop().create_task(self._akeep(), name="headrace-once")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.done:
+        holding = self._holding
+        if holding is None:
             return
-        if isinstance(self._renewer, asyncio.Task):
-            self._renewer.cancel()
-            await asyncio.gather(self._renewer, return_exceptions=True)
-        if error is None and self._committing:
-            self._conclude(await self._app.driver.arun(self._look()))
+        if holding.close():
+            if error is None and self._is_committed(holding, await self._app.driver.arun(self._look())):
+                return
+            await asyncio.to_thread(holding.end_aside(self._giving_back(holding, error)).join, MOMENT_S)
+            self._say_rolled_back(error)
         elif error is None:
-            end, problem = self._left()
-            if not await self._ainsist(end):
-                self._lose()
+            end, problem = self._left(holding)
+            holding.check(await self._ainsist(holding, end))
             self._say(problem)
-        else:
+        elif not holding.taken:
             with contextlib.suppress(HeadraceError):
-                await self._app.driver.arun(self._giving_back(error))
+                await self._app.driver.arun(self._giving_back(holding, error))
 
-    async def _akeep(self) -> None:
-        while not self.lost:
-            await asyncio.sleep(self._pause_s)
-            sent = self._app.clock.monotonic()
-            try:
-                if not self._committing:
-                    self._heard(sent, mine=await self._app.driver.arun(self._renewing()))
-            except Exception:  # noqa: BLE001 - whatever it is, the block goes on, and needs its key
-                self._unheard()
-
-    async def _ainsist(self, operation: Operation[bool]) -> bool:
+    async def _ainsist(self, holding: Holding, operation: Operation[bool]) -> bool:
         while True:
             try:
                 return await self._app.driver.arun(operation)
             except StoreError:
-                if self._is_over():
+                if holding.is_over:
                     raise
                 await asyncio.sleep(LOOK_S)
 
@@ -267,7 +243,7 @@ class OnceRun:
 
     def _entered(self) -> float:
         """When to give up waiting for one's turn."""
-        if self.done or self._renewer is not None:
+        if self.done or self._holding is not None:
             raise TaskError("a block is entered once: call app.once(...) for each")
         return self._app.clock.monotonic() + self._terms.wait_s
 
@@ -278,21 +254,22 @@ class OnceRun:
             yield min(left, pause * (0.5 + self._app.rng.random()))
             pause = min(LOOK_MOST_S, 2 * pause)
 
-    @property
-    def _pause_s(self) -> float:
-        return self._terms.lease_us / RENEWALS / 1_000_000
+    def _claim(self) -> OnceClaim:
+        terms = self._terms
+        return OnceClaim(terms.scope, terms.key, terms.fingerprint, self._owner, lease_us=terms.lease_us)
 
     def _taking(self) -> TakeOnce:
-        terms = self._terms
-        claim = OnceClaim(terms.scope, terms.key, terms.fingerprint, self._owner, lease_us=terms.lease_us)
-        return TakeOnce((claim,))
+        return TakeOnce((self._claim(),))
 
     def _begun(self, taken: OnceTaken, sent: float, give_up: float) -> bool:
         """Whether the block may begin. False: wait for one's turn."""
         key = self._terms.key
         match taken.status:
             case "mine":
-                self.fence, self._renewed_at = taken.fence, sent
+                self.fence = taken.fence
+                name = f"the once key {key!r}"
+                self._holding = Holding(self._app.driver, self._claim(), taken.fence, name, sent)
+                self._holding.start()
             case "done":
                 self.done, self.fence = True, taken.fence
                 self.result = _result(taken.result)
@@ -308,50 +285,31 @@ class OnceRun:
                 return False
         return True
 
-    def _renewing(self) -> RenewOnce:
-        return RenewOnce(self._terms.scope, self._terms.key, self._owner, self._terms.lease_us)
+    def _ending(self, holding: Holding, result: Any) -> EndOnce:
+        return holding.end("done", once.encode_result(result), self._terms.lifetime_us)
 
-    def _heard(self, sent: float, *, mine: bool) -> None:
-        """A renewal was answered. While the result is being stored, a record that is not held is no loss."""
-        if mine:
-            self._renewed_at = sent
-        elif not self._committing:
-            self.lost = True
-
-    def _unheard(self) -> None:
-        """A renewal was not answered: the next one is made in a while."""
-        self.lost = self._is_over()
-
-    def _is_over(self) -> bool:
-        return self._app.clock.monotonic() - self._renewed_at >= self._terms.lease_us / 1_000_000
-
-    def _ending(self, result: Any) -> EndOnce:
-        return self._end("done", once.encode_result(result))
-
-    def _left(self) -> tuple[EndOnce, InvalidArguments | None]:
+    def _left(self, holding: Holding) -> tuple[EndOnce, InvalidArguments | None]:
         """The end of a block, and why its result is not kept: the effect has happened, so the key is not free again."""
         try:
-            return self._ending(self.result), None
+            return self._ending(holding, self.result), None
         except InvalidArguments as error:
-            return self._end("done", None), error
+            return holding.end("done", None, self._terms.lifetime_us), error
 
     def _say(self, problem: InvalidArguments | None) -> None:
         if problem is not None:
             done = f"the block under the once key {self._terms.key!r} took effect, and later ones will not"
             raise InvalidArguments(f"{done}; but its result cannot be kept: {problem}") from problem
 
-    def _giving_back(self, error: BaseException) -> EndOnce:
+    def _giving_back(self, holding: Holding, error: BaseException | None) -> EndOnce:
+        """What ends the record of a block that has not taken effect."""
         if self._terms.failures == "keep" and isinstance(error, Exception) and not isinstance(error, LeaseLost):
             text = describe(error)
-            return self._end("failed", msgspec.json.encode({"type": text.type, "message": text.message}))
-        return self._end("free", None)
+            failure = msgspec.json.encode({"type": text.type, "message": text.message})
+            return holding.end("failed", failure, self._terms.lifetime_us)
+        return holding.end("free", None, self._terms.lifetime_us)
 
-    def _end(self, state: Literal["done", "failed", "free"], result: bytes | None) -> EndOnce:
-        terms = self._terms
-        return EndOnce(self._owner, OnceEnd(terms.scope, terms.key, self.fence, state, result, terms.lifetime_us))
-
-    def _transactions(self) -> Transactions:
-        if self.done or self._renewer is None:
+    def _completing(self) -> tuple[Holding, Transactions]:
+        if self._holding is None:
             raise TaskError("there is nothing to complete: the block has not begun, or an earlier run took effect")
         driver = self._app.driver
         transactions = Transactions.on(driver)
@@ -360,33 +318,19 @@ class OnceRun:
                 f"the once record is in {driver.describe()}, which no transaction of your database reaches: assign to "
                 "`result` and leave the block, and make the effect itself safe to repeat"
             )
-        return transactions
-
-    @contextlib.contextmanager
-    def _completing(self) -> Iterator[None]:
-        """From before the first statement on, the record may have ended, whatever becomes of this call."""
-        self._committing = True  # nothing is renewed: whoever wants the key waits for that transaction, lease or not
-        try:
-            yield
-        except (ConfigError, InvalidArguments):  # nothing was changed
-            self._committing = False
-            raise
-
-    def _lose(self) -> NoReturn:
-        self.lost = True
-        raise LeaseLost(
-            f"the once key {self._terms.key!r} is not held any more: its lease was over, and another run has it: "
-            "roll back"
-        )
+        return self._holding, transactions
 
     def _look(self) -> LookOnce:
         return LookOnce(self._terms.scope, self._terms.key)
 
-    def _conclude(self, view: Any) -> None:
-        """After a completion in the caller's transaction: has it been committed?"""
-        if view is None or (view.owner, view.fence) != (self._owner, self.fence):
-            self._lose()
-        elif view.state != "done":
+    def _is_committed(self, holding: Holding, view: OnceView | None) -> bool:
+        """Whether the caller's transaction is, by the record. It is another's where it names another holder."""
+        mine = view is not None and (view.owner, view.fence) == (self._owner, self.fence)
+        holding.check(mine)
+        return view is not None and view.state == "done"
+
+    def _say_rolled_back(self, error: BaseException | None) -> None:
+        if error is None:
             raise RolledBack(f"the transaction that completed the once key {self._terms.key!r} was not committed")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace import Headrace
 from headrace.core.once_records import LookOnce, OnceClaim, TakeOnce
-from headrace.http import WSGIIdempotencyMiddleware
+from headrace.http import IdempotencyMiddleware, WSGIIdempotencyMiddleware
 from headrace.http.head import fingerprint, record_key
 from tests.waiting import wait_until
 
@@ -46,6 +46,35 @@ def test_an_answer_that_a_server_has_dropped_frees_its_key_after_the_lease() -> 
     del answer
     gc.collect()
     assert wait_until(lambda: take(app, "k") == "mine", 30, "the key to be free")
+
+
+async def test_a_handler_that_blocks_its_loop_keeps_its_key() -> None:
+    """B040: for longer than the lease, which a thread renews."""
+    app, sent = Headrace("memory://"), list[str]()
+    look = LookOnce("http", record_key(None, "k"))
+
+    def lease() -> int:
+        view = app.driver.run(look)
+        assert view is not None
+        return view.lease_until_us or 0
+
+    async def web(scope: Any, receive: Any, send: Any) -> None:
+        before = lease()
+        assert wait_until(lambda: lease() > before + 1_500_000, 30, "renewals")
+        await send({"type": "http.response.start", "status": 201, "headers": []})
+        await send({"type": "http.response.body", "body": b"done"})
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"idempotency-key", b"k")]}
+    await IdempotencyMiddleware(web, app, lease=1)(scope, receive, send)
+    view = app.driver.run(look)
+    assert view is not None
+    assert (view.state, len(sent)) == ("done", 2)
 
 
 FORKING = """

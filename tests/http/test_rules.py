@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import ConfigError
+from headrace import ConfigError, Headrace
 from headrace.core.once_records import OnceTaken
+from headrace.holding import Holding
 from headrace.http import IdempotencyMiddleware, WSGIIdempotencyMiddleware, by_cookie, by_header
 from headrace.http.answers import Refused, Stored, encode, replay
 from headrace.http.head import RequestHead, declared_length, fingerprint, record_key
@@ -318,10 +319,11 @@ def test_something_that_is_no_app_is_refused(middleware: Any, app: Any) -> None:
 
 def test_durations_are_written_as_elsewhere() -> None:
     made = rules(lease="45s", lifetime=timedelta(days=2))
-    assert (made.lease_us, made.renew_every_s) == (45_000_000, 15.0)
     claim = made.claim(Head({}), "k", b"", "owner")
-    assert made.end(claim, 9, Stored(200)).end.keep_us == 2 * 24 * 3600 * 1_000_000
-    given_back = made.end(claim, 9, None)
+    assert (made.lease_us, claim.lease_us) == (45_000_000, 45_000_000)
+    holding = Holding(Headrace("memory://").driver, claim, 9, "the key", 0)
+    assert made.end(holding, Stored(200)).end.keep_us == 2 * 24 * 3600 * 1_000_000
+    given_back = made.end(holding, None)
     assert (given_back.owner, given_back.end.state, given_back.end.fence) == ("owner", "free", 9)
 
 

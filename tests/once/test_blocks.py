@@ -134,6 +134,20 @@ async def test_the_lease_is_renewed_while_the_block_runs(app: Headrace, block: B
     assert (run.lost, (await look(app, "k")).state) == (False, "done")
 
 
+async def test_a_block_that_blocks_its_loop_keeps_its_key(app: Headrace) -> None:
+    """B040: for longer than the lease, which a thread renews."""
+
+    def lease() -> int:
+        view = app.driver.run(LookOnce("once:", "k"))
+        assert view is not None
+        return view.lease_until_us or 0
+
+    async with app.once("k", lease=1) as run:
+        before = lease()
+        assert wait_until(lambda: lease() > before + 1_500_000, 20, "renewals")
+    assert (run.lost, (await look(app, "k")).state) == (False, "done")
+
+
 def test_the_lease_is_renewed_after_a_completion_that_was_refused(sqlite_path: Path) -> None:
     """Nothing was changed by it, and the block goes on."""
     app = Headrace(f"sqlite:///{sqlite_path}")
@@ -221,6 +235,10 @@ async def test_many_blocks_at_once_take_effect_once(app: Headrace, block: Block)
         ({"key": ""}, InvalidArguments, "the once key must be a str of 1 to 500"),
         ({"key": "k" * 501}, InvalidArguments, "the once key must be a str of 1 to 500"),
         ({"key": 17}, InvalidArguments, "the once key must be a str"),
+        ({"key": "k", "scope": "s" * 201}, InvalidArguments, "the once scope must be a str of 0 to 200 characters"),
+        ({"key": "k", "scope": None}, InvalidArguments, "the once scope must be a str"),
+        ({"key": "k", "scope": "a\0"}, InvalidArguments, "the once scope .* holds a NUL"),
+        ({"key": "k", "scope": "\ud800"}, InvalidArguments, "the once scope .* half of a surrogate pair"),
         ({"key": "k", "arguments": object()}, InvalidArguments, "cannot be encoded as JSON"),
         ({"key": "k", "lease": 0.5}, ConfigError, "lease is 0.5: it must be at least 1 s"),
         ({"key": "k", "lifetime": 0}, ConfigError, "lifetime is 0"),

@@ -37,7 +37,7 @@ def test_a_block_and_its_effect_commit_together(app: Headrace, caller: Caller) -
 
 def test_a_block_whose_transaction_was_not_committed_has_not_taken_effect(app: Headrace, caller: Caller) -> None:
     def roll_back() -> None:
-        with app.once("k", lease=1) as run:
+        with app.once("k") as run:
             caller.order(1)
             complete(caller, run)
             caller.rollback()
@@ -45,7 +45,7 @@ def test_a_block_whose_transaction_was_not_committed_has_not_taken_effect(app: H
     with pytest.raises(RolledBack, match="the once key 'k' was not committed"):
         roll_back()
     assert orders(caller) == []
-    with app.once("k", wait=20) as again:  # its lease ends by itself
+    with app.once("k", wait=20) as again:  # long before the lease would be over
         assert not again.done
         caller.order(2)
         complete(caller, again)
@@ -64,6 +64,38 @@ def test_a_block_that_rolls_back_and_raises_leaves_the_key_free(app: Headrace, c
         broken(run)
     with app.once("k") as again:
         assert not again.done
+
+
+def raise_inside(app: Headrace, caller: Caller) -> None:
+    """A block inside of an open transaction, in the caller's colour."""
+
+    async def block() -> None:
+        async with app.once("k") as run:
+            await caller.execute(f"insert into {caller.table} (number) values (1)")
+            await run.acomplete({"order": 1}, transaction=caller.handle)
+            raise ValueError("declined")
+
+    if caller.awaited:
+        caller.do(block())
+    else:
+        with app.once("k") as run:
+            caller.order(1)
+            run.complete({"order": 1}, transaction=caller.handle)
+            raise ValueError("declined")
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_block_that_raises_inside_of_its_transaction(app: Headrace, caller: Caller, *, committed: bool) -> None:
+    """It does not wait for a lock that its own caller holds; the key is free once that has rolled back."""
+    with pytest.raises(ValueError, match="declined"):
+        raise_inside(app, caller)
+    if committed:
+        caller.commit()
+    else:
+        caller.rollback()
+    with app.once("k", wait=20) as again:
+        assert (again.done, again.result) == (committed, {"order": 1} if committed else None)
+    assert orders(caller) == ([1] if committed else [])
 
 
 def test_a_block_that_has_lost_the_key_rolls_back(app: Headrace, caller: Caller) -> None:

@@ -63,14 +63,23 @@ def checked(key: object, what: str) -> str:
     Raises:
         InvalidArguments: it is no str of 1 to 500 characters without NUL.
     """
-    if type(key) is not str or not 1 <= len(key) <= MAX_KEY:
-        raise InvalidArguments(f"the {what} key must be a str of 1 to {MAX_KEY} characters, not {str(key)[:80]!r}")
-    if _UNSTORABLE.search(key):
+    return storable(key, f"{what} key", least=1, most=MAX_KEY)
+
+
+def storable(text: object, name: str, *, least: int, most: int) -> str:
+    """A text that every store can keep. `name` is for the message, `least` and `most` count characters.
+
+    Raises:
+        InvalidArguments: it is no str of that length without NUL and lone surrogates.
+    """
+    if type(text) is not str or not least <= len(text) <= most:
+        raise InvalidArguments(f"the {name} must be a str of {least} to {most} characters, not {str(text)[:80]!r}")
+    if _UNSTORABLE.search(text):
         raise InvalidArguments(
-            f"the {what} key {key[:80]!r} holds a NUL character or half of a surrogate pair, which not every store "
+            f"the {name} {text[:80]!r} holds a NUL character or half of a surrogate pair, which not every store "
             "can keep: make it of other characters"
         )
-    return key
+    return text
 
 
 def template_names(template: str, what: str) -> set[str]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from headrace.core.once_records import EndOnce, TakeOnce
 from headrace.core.ports import Driver
 from headrace.errors import HeadraceError, StoreError
+from headrace.holding import LOST, REFUSED, Holding
 from headrace.http import answers
 from headrace.http.answers import Answer, Refused, Stored
-from headrace.http.current import SCOPE_KEY, IdempotentRequest, entered
+from headrace.http.current import NAME, SCOPE_KEY, IdempotentRequest, entered
 from headrace.http.head import RequestHead, declared_length
-from headrace.http.keeping import LOST, REFUSED, TaskHolding, TaskKeeper
 from headrace.http.ports import App, checked_app
 from headrace.http.rules import Rules
 from headrace.http.settings import Settings
@@ -52,7 +53,6 @@ class IdempotencyMiddleware:
         self._web = web
         self._app = checked_app(app)
         self._rules = Rules(Settings(**options))
-        self._keeper = TaskKeeper()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection. Web sockets, the lifespan and requests without a key pass through.
@@ -79,6 +79,7 @@ class IdempotencyMiddleware:
         claim = self._rules.claim(head, key, body, self._app.new_id())
         driver = self._app.driver
         client = Client(body, receive, send)
+        sent = time.monotonic()
         try:
             (taken,) = await driver.arun(TakeOnce((claim,)))
         except StoreError as error:
@@ -91,8 +92,10 @@ class IdempotencyMiddleware:
         answer = self._rules.answer(taken)
         if answer is not None:
             raise Refused(answer)
-        request = IdempotentRequest(self._rules, driver, key, claim, taken.fence)
-        await Exchange(self._rules, driver, self._keeper, client).run(self._web, head.scope, request)
+        holding = Holding(driver, claim, taken.fence, NAME, sent)
+        holding.start()
+        request = IdempotentRequest(self._rules, driver, key, holding)
+        await Exchange(self._rules, driver, client).run(self._web, head.scope, request)
 
     async def _body(self, head: ASGIHead, receive: Receive) -> bytes | None:
         """All of it; None: the client has gone."""
@@ -153,10 +156,9 @@ class Client:
 class Exchange:
     """One request that runs: the handler's answer is copied and stored."""
 
-    def __init__(self, rules: Rules, driver: Driver, keeper: TaskKeeper, client: Client) -> None:
+    def __init__(self, rules: Rules, driver: Driver, client: Client) -> None:
         self._rules = rules
         self._driver = driver
-        self._keeper = keeper
         self._client = client
         self._recording = rules.recording()
         self._held_back: list[Message] = []
@@ -166,7 +168,6 @@ class Exchange:
     async def run(self, web: ASGIApp, scope: Scope, request: IdempotentRequest) -> None:
         """The handler, and the end of the record."""
         self._request = request
-        self._holding = TaskHolding(self._driver, request, self._rules.renew_every_s)
         scope[SCOPE_KEY] = request
         extensions = scope.get("extensions")
         if extensions and any(name in extensions for name in PAST_US):
@@ -180,8 +181,7 @@ class Exchange:
         else:
             await self._finish()
         finally:  # where the server has cancelled it, the lease frees the key, as it does where the server is killed
-            request.close()
-            self._holding.stop()
+            request.holding.close()
 
     async def receive(self) -> Message:
         """For the handler, which learns that its client has gone once the answer is copied: streams go on to their end.
@@ -209,7 +209,7 @@ class Exchange:
             self._recording.add(message.get("body", b""))
             if not message.get("more_body", False):
                 self._recording.complete = True
-                if not self._request.close():
+                if not self._request.holding.close():
                     await self._store()
                 self._enough.set()
             elif self._recording.declared_whole:
@@ -227,7 +227,7 @@ class Exchange:
     async def _finish(self) -> None:
         """Once the handler is done."""
         self._enough.set()
-        if self._request.close():
+        if self._request.holding.close():
             await self._end(self._request.ended(None))  # does nothing if the handler's transaction was committed
         elif not self._ended:
             await self._store()
@@ -236,23 +236,25 @@ class Exchange:
 
     async def _store(self) -> None:
         self._ended = True
-        self._holding.stop()  # what the handler does after its answer, such as background tasks, needs no lease
+        self._request.holding.close()  # background tasks, which run after the answer, need no lease
         stored: Stored | None = None if self._request.nothing_done else self._rules.conclude(self._recording)
-        try:
-            held = await self._end(self._request.ended(stored))
-        except HeadraceError:
-            logger.exception(REFUSED)
-            held = await self._end(self._request.ended(self._recording.bare()))
-        if not held:
-            logger.warning(LOST, self._request.fence)
+        bare = self._request.ended(self._recording.bare())
+        if not await self._end(self._request.ended(stored), bare):
+            logger.warning(LOST, NAME, self._request.fence)
 
-    async def _end(self, operation: EndOnce) -> bool:
+    async def _end(self, end: EndOnce, *otherwise: EndOnce) -> bool:
+        """Whether the record was still this one's. `otherwise`: its end where the store refuses the first."""
         try:
-            return await self._driver.arun(operation)
+            return await self._driver.arun(end)
         except StoreError as error:  # the client has its answer nevertheless: it is what has happened
-            logger.warning("the answer to an Idempotency-Key could not be stored; it is tried again: %s", error)
-            self._keeper.end_later(self._driver, operation)
+            logger.warning("the answer to %s could not be stored; it is tried again: %s", NAME, error)
+            self._request.holding.end_later(end, *otherwise)
             return True
+        except HeadraceError:
+            if not otherwise:
+                raise
+            logger.exception(REFUSED, NAME)
+            return await self._end(*otherwise)
 
 
 async def _answer(send: Send, answer: Answer) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from headrace.core.once_records import EndOnce, OnceClaim, RenewOnce
+from headrace.core.once_records import EndOnce
 from headrace.core.ports import Driver
-from headrace.errors import ConfigError, LeaseLost
+from headrace.errors import ConfigError
+from headrace.holding import Holding
 from headrace.http import answers
 from headrace.http.answers import Refused, Stored
 from headrace.http.rules import Rules
@@ -19,22 +19,18 @@ from headrace.transactions import Transactions, alend, lend
 
 # Where the scope of ASGI and WSGI's environ have it; None where a request with a key runs unguarded, in an outage
 SCOPE_KEY = "headrace.idempotency"
-
-_lock = threading.Lock()  # one for all: it is held for moments only
+NAME = "an Idempotency-Key"  # in messages, which do not name it: whoever knows it is handed the answer
 
 
 class IdempotentRequest:
     """A request whose key nobody else can run with at the moment. Safe from any thread."""
 
-    def __init__(self, rules: Rules, driver: Driver, key: str, claim: OnceClaim, fence: int) -> None:
+    def __init__(self, rules: Rules, driver: Driver, key: str, holding: Holding) -> None:
         self._rules = rules
         self._driver = driver
         self._key = key
-        self._claim = claim
-        self._fence = fence
-        self._begun = False
-        self._closed = False
         self._nothing_done = False
+        self.holding = holding  # for the middleware
 
     @property
     def key(self) -> str:
@@ -44,7 +40,7 @@ class IdempotentRequest:
     @property
     def fence(self) -> int:
         """Grows with each handler that runs under this key: hand it to what refuses the smaller of two."""
-        return self._fence
+        return self.holding.fence
 
     def give_back(self) -> None:
         """Say that nothing has been done: whatever the answer is, it is not kept, and a repeat runs the handler."""
@@ -70,8 +66,8 @@ class IdempotentRequest:
         """
         refuse_in_loop("complete", "acomplete")
         transactions, loan, end = self._transactions(), lend(transaction), self._end(status, headers, body)
-        with self._beginning():
-            self._check(transactions.run(loan, end))
+        with self.holding.ending():
+            self.holding.check(transactions.run(loan, end))
 
     async def acomplete(
         self,
@@ -83,8 +79,8 @@ class IdempotentRequest:
     ) -> None:
         """The same, awaited."""
         transactions, loan, end = self._transactions(), alend(transaction), self._end(status, headers, body)
-        with self._beginning():
-            self._check(await transactions.arun(loan, end))
+        with self.holding.ending():
+            self.holding.check(await transactions.arun(loan, end))
 
     def _transactions(self) -> Transactions:
         transactions = Transactions.on(self._driver)
@@ -107,49 +103,16 @@ class IdempotentRequest:
             )
         return self.ended(stored)
 
-    @contextmanager
-    def _beginning(self) -> Iterator[None]:
-        """From before the first statement on, the record may be done, whatever becomes of this call."""
-        with _lock:
-            before, self._begun = self._begun, True
-            if self._closed:
-                self._begun = before
-                raise LeaseLost("this request has its answer, and its key has been ended: roll back")
-        try:
-            yield
-        except (ConfigError, LeaseLost):  # nothing was changed
-            self._begun = before
-            raise
-
-    def _check(self, answer: bool) -> None:  # noqa: FBT001 - the store's
-        if not answer:
-            raise LeaseLost("this key is not held any more: its lease was over and another request has it: roll back")
-
     # -- for the middleware
-
-    @property
-    def begun(self) -> bool:
-        """Whether a transaction of the handler's may have ended the record."""
-        return self._begun
 
     @property
     def nothing_done(self) -> bool:
         """Whether the handler has said so."""
         return self._nothing_done
 
-    def close(self) -> bool:
-        """No transaction may end the record from here on. Whether one may have."""
-        with _lock:
-            self._closed = True
-            return self._begun
-
-    def renewal(self) -> RenewOnce:
-        """One more lease."""
-        return self._rules.renewal(self._claim)
-
     def ended(self, stored: Stored | None) -> EndOnce:
         """The end of the record. Giving it back does nothing where it is done already."""
-        return self._rules.end(self._claim, self._fence, stored)
+        return self._rules.end(self.holding, stored)
 
 
 _current: ContextVar[IdempotentRequest | None] = ContextVar("headrace_request", default=None)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from headrace.core.durations import micros
-from headrace.core.once_records import EndOnce, OnceClaim, OnceTaken, RenewOnce
-from headrace.core.operations import OnceEnd
+from headrace.core.once_records import EndOnce, OnceClaim, OnceTaken
+from headrace.holding import Holding
 from headrace.http import answers
 from headrace.http.answers import Answer, Refused, Stored
 from headrace.http.head import KEY_HEADER, RequestHead, fingerprint, record_key
@@ -27,7 +25,6 @@ class Rules:
         self.methods = settings.all_methods
         self.scope = f"{SCOPE}:{settings.name}" if settings.name else SCOPE
         self.lease_us = micros(settings.lease)
-        self.renew_every_s = self.lease_us / _SECOND_US / 3  # two may be lost before the lease is
         self._keep_us = micros(settings.lifetime)
         self._unstored = settings.all_unstored
         self._headers = settings.all_headers
@@ -96,12 +93,8 @@ class Rules:
             return None
         return recording.stored()
 
-    def renewal(self, claim: OnceClaim) -> RenewOnce:
-        """One more lease."""
-        return RenewOnce(claim.scope, claim.key, claim.owner, claim.lease_us)
-
-    def end(self, claim: OnceClaim, fence: int, stored: Stored | None) -> EndOnce:
+    def end(self, holding: Holding, stored: Stored | None) -> EndOnce:
         """Store the answer, or give the key back."""
-        state: Literal["done", "free"] = "free" if stored is None else "done"
-        result = None if stored is None else answers.encode(stored)
-        return EndOnce(claim.owner, OnceEnd(claim.scope, claim.key, fence, state, result, self._keep_us))
+        if stored is None:
+            return holding.end("free", None, self._keep_us)
+        return holding.end("done", answers.encode(stored), self._keep_us)

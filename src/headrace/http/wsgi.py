@@ -12,11 +12,11 @@ from typing import Any
 from headrace.core.once_records import EndOnce, TakeOnce
 from headrace.core.ports import Driver
 from headrace.errors import HeadraceError, StoreError
+from headrace.holding import LOST, REFUSED, Holding
 from headrace.http import answers
 from headrace.http.answers import Answer, Refused, Stored
-from headrace.http.current import SCOPE_KEY, IdempotentRequest, entered
+from headrace.http.current import NAME, SCOPE_KEY, IdempotentRequest, entered
 from headrace.http.head import RequestHead, declared_length
-from headrace.http.keeping import LOST, REFUSED, ThreadKeeper
 from headrace.http.ports import App, checked_app
 from headrace.http.rules import Rules
 from headrace.http.settings import Settings
@@ -50,7 +50,6 @@ class WSGIIdempotencyMiddleware:
         self._web = web
         self._app = checked_app(app)
         self._rules = Rules(Settings(**options))
-        self._keeper = ThreadKeeper(lambda: app.driver, self._rules.renew_every_s)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request. One without a key passes through, or one that another of these looks after."""
@@ -71,6 +70,7 @@ class WSGIIdempotencyMiddleware:
         environ["wsgi.input"], environ["CONTENT_LENGTH"] = io.BytesIO(body), str(len(body))
         claim = self._rules.claim(head, key, body, self._app.new_id())
         driver = self._app.driver
+        sent = time.monotonic()
         try:
             (taken,) = driver.run(TakeOnce((claim,)))
         except StoreError as error:
@@ -82,10 +82,11 @@ class WSGIIdempotencyMiddleware:
         answer = self._rules.answer(taken)
         if answer is not None:
             raise Refused(answer)
-        request = IdempotentRequest(self._rules, driver, key, claim, taken.fence)
+        holding = Holding(driver, claim, taken.fence, NAME, sent)
+        holding.start()
+        request = IdempotentRequest(self._rules, driver, key, holding)
         environ[SCOPE_KEY] = request
-        self._keeper.hold(request)
-        return Exchange(self._rules, driver, self._keeper, request).run(self._web, environ, start_response)
+        return Exchange(self._rules, driver, request).run(self._web, environ, start_response)
 
     def _body(self, environ: Environ) -> bytes:
         declared, source = declared_length(environ.get("CONTENT_LENGTH")), environ["wsgi.input"]
@@ -126,10 +127,9 @@ class WSGIHead(RequestHead):
 class Exchange:
     """One request that runs: the handler's answer is copied while the server fetches it, and stored before its end."""
 
-    def __init__(self, rules: Rules, driver: Driver, keeper: ThreadKeeper, request: IdempotentRequest) -> None:
+    def __init__(self, rules: Rules, driver: Driver, request: IdempotentRequest) -> None:
         self._rules = rules
         self._driver = driver
-        self._keeper = keeper
         self._request = request
         self._recording = rules.recording()
         self._held_back: list[bytes] = []
@@ -209,31 +209,32 @@ class Exchange:
             self._drop()
 
     def _store_unless_begun(self) -> None:
-        if self._request.close() or self._ended:
+        if self._request.holding.close() or self._ended:
             return
         stored: Stored | None = None if self._request.nothing_done else self._rules.conclude(self._recording)
-        try:
-            held = self._end(self._request.ended(stored))
-        except HeadraceError:
-            logger.exception(REFUSED)
-            held = self._end(self._request.ended(self._recording.bare()))
-        if not held:
-            logger.warning(LOST, self._request.fence)
+        bare = self._request.ended(self._recording.bare())
+        if not self._end(self._request.ended(stored), bare):
+            logger.warning(LOST, NAME, self._request.fence)
         self._drop()
 
     def _drop(self) -> None:
         """The record is left to its lease, if it has not ended."""
         self._ended = True
-        self._request.close()
-        self._keeper.drop(self._request)
+        self._request.holding.close()
 
-    def _end(self, operation: EndOnce) -> bool:
+    def _end(self, end: EndOnce, *otherwise: EndOnce) -> bool:
+        """Whether the record was still this one's. `otherwise`: its end where the store refuses the first."""
         try:
-            return self._driver.run(operation)
+            return self._driver.run(end)
         except StoreError as error:  # the client has its answer nevertheless: it is what has happened
-            logger.warning("the answer to an Idempotency-Key could not be stored; it is tried again: %s", error)
-            self._keeper.end_later(operation)
+            logger.warning("the answer to %s could not be stored; it is tried again: %s", NAME, error)
+            self._request.holding.end_later(end, *otherwise)
             return True
+        except HeadraceError:
+            if not otherwise:
+                raise
+            logger.exception(REFUSED, NAME)
+            return self._end(*otherwise)
 
 
 class _Ending:
