@@ -5,14 +5,68 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.core.durations import micros
 from headrace.errors import ConfigError, InvalidArguments
 
 MAX_KEY = 500  # characters
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 Key = str | Callable[..., str]
+
+
+class Keyed:
+    """What policies have in common that make a key of a call; mixed into them."""
+
+    __slots__ = ()
+    option: ClassVar[str]  # its name, for messages
+    example: ClassVar[str]
+
+    if TYPE_CHECKING:
+
+        @property
+        def key(self) -> Key: ...
+        @property
+        def lifetime(self) -> timedelta | float | str: ...
+
+    def check(self) -> None:
+        """Refuse a key or a lifetime that can be none.
+
+        Raises:
+            ConfigError: it is.
+        """
+        if micros(self.lifetime, f"{self.option}: lifetime") <= 0:
+            raise ConfigError(f"{self.option}: lifetime is {self.lifetime!r}: it must be greater than 0")
+        check(self.key, self.option, self.example)
+
+    @property
+    def lifetime_us(self) -> int:
+        """The lifetime in microseconds."""
+        return micros(self.lifetime)
+
+    def check_names(self, known: Collection[str]) -> None:
+        """Refuse a template that names an argument the task does not have.
+
+        Raises:
+            ConfigError: it does.
+        """
+        unknown = template_names(self.key, self.option) - set(known) if isinstance(self.key, str) else set()
+        if unknown:
+            raise ConfigError(
+                f"{self.option}: the key {self.key!r} names {', '.join(sorted(unknown))}, "
+                f"the arguments are {', '.join(known) or 'none'}"
+            )
+
+    def render(self, arguments: Mapping[str, Any]) -> str:
+        """The key of one call.
+
+        Raises:
+            InvalidArguments: the template or callable fails on these arguments, or makes no str of 1 to 500
+                characters without NUL.
+        """
+        return render(self.key, arguments, self.option)
 
 
 def check(key: Key, what: str, example: str) -> None:
@@ -27,20 +81,6 @@ def check(key: Key, what: str, example: str) -> None:
         template_names(key, what)
     elif not callable(key):
         raise ConfigError(f"{what}: key is {key!r}: it must be a template like {example!r}, or a callable")
-
-
-def check_names(key: Key, known: Collection[str], what: str) -> None:
-    """Refuse a template that names an argument the task does not have.
-
-    Raises:
-        ConfigError: it does.
-    """
-    unknown = template_names(key, what) - set(known) if isinstance(key, str) else set()
-    if unknown:
-        raise ConfigError(
-            f"{what}: the key {key!r} names {', '.join(sorted(unknown))}, "
-            f"the arguments are {', '.join(known) or 'none'}"
-        )
 
 
 def render(key: Key, arguments: Mapping[str, Any], what: str) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
-from headrace.core import keys, values
-from headrace.core.durations import micros
+from headrace.core import values
+from headrace.core.keys import Keyed
 from headrace.errors import ConfigError, InvalidArguments
 
 RESULT_BYTES = 64 * 1024  # of a stored result as JSON
@@ -18,7 +18,7 @@ RESULT_BYTES = 64 * 1024  # of a stored result as JSON
 _encoder = msgspec.json.Encoder(enc_hook=values.enc_hook)
 
 
-class Once(msgspec.Struct, frozen=True):
+class Once(msgspec.Struct, Keyed, frozen=True):
     """The first run with a key takes effect; later ones answer with what it left, and do not execute.
 
     `key` is a template over argument names ("charge:{order_id}"; braces that are meant are doubled), or a callable
@@ -31,6 +31,9 @@ class Once(msgspec.Struct, frozen=True):
         ConfigError: the template is empty or reaches into arguments (`{order.id}`), or a value is out of range.
     """
 
+    option: ClassVar[str] = "once"
+    example: ClassVar[str] = "charge:{order_id}"
+
     key: str | Callable[..., str]
     lifetime: timedelta | float | str = timedelta(hours=24)
     failures: Literal["free", "keep"] = "free"
@@ -38,31 +41,7 @@ class Once(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.failures not in ("free", "keep"):
             raise ConfigError(f"once: failures is {self.failures!r}: it must be 'free' or 'keep'")
-        if micros(self.lifetime, "once: lifetime") <= 0:
-            raise ConfigError(f"once: lifetime is {self.lifetime!r}: it must be greater than 0")
-        keys.check(self.key, "once", "charge:{order_id}")
-
-    @property
-    def lifetime_us(self) -> int:
-        """The lifetime in microseconds."""
-        return micros(self.lifetime)
-
-    def check_names(self, known: Collection[str]) -> None:
-        """Refuse a template that names an argument the task does not have.
-
-        Raises:
-            ConfigError: it does.
-        """
-        keys.check_names(self.key, known, "once")
-
-    def render(self, arguments: Mapping[str, Any]) -> str:
-        """The key of one call.
-
-        Raises:
-            InvalidArguments: the template or callable fails on these arguments, or makes no str of 1 to 500
-                characters without NUL.
-        """
-        return keys.render(self.key, arguments, "once")
+        self.check()
 
 
 def task_scope(name: str) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
-from headrace.core import keys
-from headrace.core.durations import micros
+from headrace.core.keys import Keyed
 from headrace.errors import ConfigError
 
 
-class Unique(msgspec.Struct, frozen=True):
+class Unique(msgspec.Struct, Keyed, frozen=True):
     """While an unfinished job holds the key, another enqueue with it answers with that job's id.
 
     `key` is a template over argument names ("order-{order_id}"; braces that are meant are doubled), or a callable
@@ -25,6 +24,9 @@ class Unique(msgspec.Struct, frozen=True):
         ConfigError: the template is empty or reaches into arguments (`{order.id}`), or a value is out of range.
     """
 
+    option: ClassVar[str] = "unique"
+    example: ClassVar[str] = "order-{order_id}"
+
     key: str | Callable[..., str]
     until: Literal["end", "start"] = "end"
     lifetime: timedelta | float | str = timedelta(hours=24)
@@ -32,28 +34,4 @@ class Unique(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.until not in ("end", "start"):
             raise ConfigError(f"unique: until is {self.until!r}: it must be 'end' or 'start'")
-        if micros(self.lifetime, "unique: lifetime") <= 0:
-            raise ConfigError(f"unique: lifetime is {self.lifetime!r}: it must be greater than 0")
-        keys.check(self.key, "unique", "order-{order_id}")
-
-    @property
-    def lifetime_us(self) -> int:
-        """The lifetime in microseconds."""
-        return micros(self.lifetime)
-
-    def check_names(self, known: Collection[str]) -> None:
-        """Refuse a template that names an argument the task does not have.
-
-        Raises:
-            ConfigError: it does.
-        """
-        keys.check_names(self.key, known, "unique")
-
-    def render(self, arguments: Mapping[str, Any]) -> str:
-        """The key of one call.
-
-        Raises:
-            InvalidArguments: the template or callable fails on these arguments, or makes no str of 1 to 500
-                characters without NUL.
-        """
-        return keys.render(self.key, arguments, "unique")
+        self.check()
