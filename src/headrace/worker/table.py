@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from headrace.completion import Completion
 from headrace.context import JobContext
@@ -13,9 +13,7 @@ from headrace.core.operations import ClaimedJob, Held
 from headrace.core.trail import Trail
 from headrace.errors import UnreadableEnvelope
 from headrace.task import Task
-
-if TYPE_CHECKING:
-    from headrace.worker.once import Guard
+from headrace.worker.guard import Guard
 
 Interruption = Literal["", "timeout", "cancel", "shutdown", "lost"]
 
