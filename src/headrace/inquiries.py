@@ -134,7 +134,7 @@ def _once_key(envelope: codec.Envelope | None, task: Task[..., Any] | None) -> s
         assert task is not None
         assert task.once is not None
         return task.once.render({**task.arguments.defaults, **task.arguments.decode(envelope.args)})
-    except Exception:  # noqa: BLE001 - a validator of the user's may raise anything
+    except (Exception, SystemExit):  # noqa: BLE001 - a validator of the user's may raise anything
         return None
 
 
