@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import signal
+import sqlite3
 from collections import Counter
 from typing import Any
 
@@ -82,6 +83,31 @@ async def test_one_at_a_time_and_the_others_wait_without_an_attempt(app: Headrac
     attempts = Counter(info.counts["attempts"] for info in infos if info)
     assert attempts == {0: 4, 1: 1}
     assert sum(info.reason == "done before" for info in infos if info) == 4
+
+
+async def test_the_fence_keeps_a_late_run_out_of_a_database_of_the_handlers(app: Headrace) -> None:
+    """As docs/once.md has it: `update ... where fence < :fence`."""
+    books = sqlite3.connect(":memory:", isolation_level=None)
+    books.execute("create table accounts (id integer primary key, balance integer, fence integer)")
+    books.execute("insert into accounts values (17, 100, 0)")
+    fences = []
+
+    def debit(fence: int) -> int:
+        statement = "update accounts set balance = balance - 5, fence = :fence where id = 17 and fence < :fence"
+        return books.execute(statement, {"fence": fence}).rowcount
+
+    @app.task(once="debit:{account}", retry=AGAIN)
+    async def debit_once(account: int) -> None:
+        fences.append(current_job().fence)
+        if len(fences) == 1:
+            raise TimeoutError("this run wakes up once another one has been")
+        assert debit(fences[1]) == 1
+        assert debit(fences[0]) == 0
+
+    async with working(app):
+        assert await ended(app, (await debit_once.aenqueue(account=17)).id) is None
+    assert books.execute("select balance, fence from accounts").fetchall() == [(95, fences[1])]
+    books.close()
 
 
 async def test_the_same_key_with_other_arguments_is_refused_loudly(

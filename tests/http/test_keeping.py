@@ -78,7 +78,7 @@ async def test_a_handler_that_blocks_its_loop_keeps_its_key() -> None:
 
 
 FORKING = """
-import io, os, sys, time
+import io, os, sys
 from pathlib import Path
 from headrace import Headrace
 from headrace.http import WSGIIdempotencyMiddleware
@@ -87,8 +87,8 @@ folder = Path(sys.argv[1])
 app = Headrace(f"sqlite:///{folder / 'jobs.db'}")
 
 def web(environ, start_response):
-    while environ["HTTP_IDEMPOTENCY_KEY"] == "child" and not (folder / "go").exists():
-        time.sleep(0.01)
+    if environ["HTTP_IDEMPOTENCY_KEY"] == "child":
+        (folder / "go").read_text()  # a pipe: until the test opens its other end
     start_response("200 OK", [])
     return [b"done"]
 
@@ -110,6 +110,7 @@ sys.exit(os.waitpid(child, 0)[1])
 def test_a_forked_server_renews_its_own_records(tmp_path: Path) -> None:
     """As of gunicorn with --preload: the thread of the parent is not there in its children."""
     (tmp_path / "forking.py").write_text(FORKING)
+    os.mkfifo(tmp_path / "go")
     command = [sys.executable, str(tmp_path / "forking.py"), str(tmp_path)]
     with subprocess.Popen(command, env={**os.environ, "PYTHONWARNINGS": "ignore"}) as server:
         app = Headrace(f"sqlite:///{tmp_path / 'jobs.db'}")
@@ -118,7 +119,7 @@ def test_a_forked_server_renews_its_own_records(tmp_path: Path) -> None:
         assert take(app, "clock", lease_s=3, scope="test") == "mine"
         wait_until(lambda: take_again(app), 30, "more than a lease")
         assert take(app, "child") == "held"
-        (tmp_path / "go").touch()
+        (tmp_path / "go").write_text("go")
     assert server.returncode == 0
     view = app.driver.run(look)
     assert view is not None
