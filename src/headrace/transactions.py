@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
-from headrace.core.operations import Enqueue, Enqueued, NewJob, Operation, Settle, rings
+from headrace.core.operations import Enqueue, Enqueued, NewJob, Operation, Settle
 from headrace.core.ports import Driver
+from headrace.core.ringing import rings
 from headrace.core.transactions import Installation
 from headrace.drivers.borrowed import Loan, Rows, SQLStore, borrow
 from headrace.errors import ConfigError, HeadraceError, WrongColour

@@ -3,7 +3,8 @@
 import pytest
 
 from headrace.core import operations as ops
-from headrace.core.operations import rings
+from headrace.core.parking import LookParked, Unpark
+from headrace.core.ringing import rings
 from headrace.core.states import State
 
 
@@ -35,6 +36,7 @@ RINGING = [
     (ops.Enqueue((new(delay_us=ops.POLL_US - 1),)), [ops.Enqueued("new", "a")]),
     (ops.Leave("w", ("q",)), 2),
     (ops.Promote(("q",)), 1),
+    (Unpark(("q",), "circuit", 5), 1),
 ]
 SILENT = [
     (ops.Enqueue(()), []),
@@ -52,6 +54,8 @@ SILENT = [
     (ops.Forget(("a",)), 1),
     (ops.Prune(), ops.Pruned(3, more=True)),
     (ops.Inspect(), []),
+    (Unpark(("q",), "circuit", 5), 0),
+    (LookParked(("q",)), []),
 ]
 
 

@@ -337,6 +337,16 @@ class Replay(msgspec.Struct, Operation[Replayed], frozen=True):
     queue: str | None = None
 
 
+class Edit(msgspec.Struct, Operation[bool], frozen=True):
+    """Replace the body and the trail of a failed job whose body is `was`, or this one already. Else False."""
+
+    id: str
+    queue: str
+    was: bytes
+    body: bytes
+    trail: bytes
+
+
 class Forget(msgspec.Struct, Operation[int], frozen=True):
     """Delete failed or kept finished jobs. Answers how many there were."""
 
@@ -368,24 +378,3 @@ class Inspect(msgspec.Struct, Operation["list[Finding]"], frozen=True):
     """What the store's own settings promise, and what to change."""
 
     writes = False
-
-
-def rings(operation: object, result: object) -> bool:
-    """Whether workers should be woken after this operation: it left jobs ready that nobody is running."""
-    match operation, result:
-        case Operation(rung=str()), _:
-            return True
-        case Enqueue(jobs=jobs), _:
-            # due within a poll counts too: an idle worker then waits for that very moment
-            return any(job.delay_us < POLL_US or job.due_us is not None for job in jobs)
-        case Settle(outcomes=outcomes), _:
-            return any(outcome.then or outcome.state in {State.READY, State.SCHEDULED} for outcome in outcomes)
-        case (
-            (Claim(), Claimed(more=left))
-            | (Rescue(), Rescued(jobs=left))
-            | (Replay(), Replayed(replayed=left))
-            | (Beat(), Beaten(released=left))
-            | (Leave() | Promote(), int(left))
-        ):
-            return bool(left)
-    return False

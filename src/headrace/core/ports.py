@@ -39,7 +39,7 @@ class Driver(Protocol):
 
     A store that cannot be reached raises `StoreUnavailable`; whether the operation took place is then unknown,
     and every operation may be repeated. Drivers ring the wake-up themselves after operations that leave
-    jobs ready (`operations.rings`).
+    jobs ready (`ringing.rings`).
     """
 
     def run(self, operation: Operation[R]) -> R:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from headrace.core import operations as ops
+from headrace.core.ringing import rings
 from headrace.drivers.run import run
 from headrace.stores.memory import MemoryStore, Model
 from headrace.stores.plan import Call, Step
@@ -29,7 +30,7 @@ class MemoryDriver:
     def run(self, operation: ops.Operation[R]) -> R:
         """Run `operation` atomically."""
         answer = run(self.store.plan(operation), self._execute)
-        if ops.rings(operation, answer):
+        if rings(operation, answer):
             for wakeup in list(self._wakeups):
                 wakeup.ring()
         return answer

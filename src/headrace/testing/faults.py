@@ -16,6 +16,7 @@ import msgspec
 
 from headrace.core import operations as ops
 from headrace.core.ports import Driver
+from headrace.core.ringing import rings
 from headrace.errors import StoreUnavailable
 
 R = TypeVar("R")
@@ -125,7 +126,7 @@ class Network:
         """Tell whoever watches, and ring those who wait for jobs."""
         if self._watch is not None:
             self._watch(sender, operation, answer)
-        if not ops.rings(operation, answer):
+        if not rings(operation, answer):
             return
         for hint in list(self._hints):
             if self._faulty and self._rng.random() < self._rates.lost_hint:

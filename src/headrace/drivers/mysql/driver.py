@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from headrace.core import operations as ops
+from headrace.core.ringing import rings
 from headrace.drivers.mysql import address as addresses
 from headrace.drivers.mysql.aline import AsyncLine, AsyncLines
 from headrace.drivers.mysql.line import Line, Lines
@@ -141,7 +142,7 @@ class MySQLDriver:
         self._bells.ring()
 
     def _ring(self, operation: object, answer: object) -> None:
-        if ops.rings(operation, answer):
+        if rings(operation, answer):
             self._bells.ring()
 
     def _buried(self, task: asyncio.Task[Any], stop: asyncio.TimerHandle) -> None:

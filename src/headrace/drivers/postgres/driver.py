@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 
 from headrace.core import operations as ops
+from headrace.core.ringing import rings
 from headrace.drivers.postgres import address as addresses
 from headrace.drivers.postgres import problems
 from headrace.drivers.postgres.bell import Bell, queues_of
@@ -123,7 +124,7 @@ class PostgresDriver:
                 self._change(line, ops.Prepare())
                 self._prepared = True
             answer = line.run(self.store.plan(operation))
-            if ops.rings(operation, answer) and (queues := here.bell.due(queues_of(operation, answer))):
+            if rings(operation, answer) and (queues := here.bell.due(queues_of(operation, answer))):
                 with contextlib.suppress(psycopg.Error, StoreUnavailable):  # a hint; the operation took place
                     line.notify(queues)
         except Exception as error:
@@ -204,7 +205,7 @@ class PostgresDriver:
                 await self._achange(line, ops.Prepare())
                 self._prepared = True
             answer = await line.run(self.store.plan(operation))
-            if ops.rings(operation, answer) and (queues := here.bell.due(queues_of(operation, answer))):
+            if rings(operation, answer) and (queues := here.bell.due(queues_of(operation, answer))):
                 with contextlib.suppress(psycopg.Error, StoreUnavailable):  # a hint; the operation took place
                     await line.notify(queues)
         except Exception as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from headrace.core import operations as ops
+from headrace.core.ringing import rings
 from headrace.drivers.run import run
 from headrace.drivers.sqlite.checkpoint import Checkpointer
 from headrace.drivers.sqlite.connection import BUSY_S, Connection, identity
@@ -99,7 +100,7 @@ class Session:
         return Connection(self._path, self._store.sql, writes=False, busy_s=self._busy_s)
 
     def _after_write(self, connection: Connection, items: Sequence[Item[Any]]) -> None:
-        rung = [item.operation for item in items if item.error is None and ops.rings(item.operation, item.answer)]
+        rung = [item.operation for item in items if item.error is None and rings(item.operation, item.answer)]
         if rung:
             named = [queues_of(operation) for operation in rung]
             self._bell.ring(None if None in named else {queue for queues in named if queues for queue in queues})

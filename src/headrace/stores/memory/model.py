@@ -6,11 +6,14 @@ from typing import Any
 
 from headrace.core import operations as ops
 from headrace.core.once_records import LookOnce, OnceView
+from headrace.core.parking import LookParked, ParkedFor
+from headrace.core.registers import LookRegisters, RegisterView
 from headrace.core.states import TERMINAL, State
-from headrace.stores.memory.changes import Changes, Job
+from headrace.stores.memory.changes import Job
+from headrace.stores.memory.operate import Operating
 
 
-class Model(Changes):
+class Model(Operating):
     """The state of a store; `apply` is atomic under the driver's lock."""
 
     def apply(self, operation: ops.Operation[Any], now: int) -> Any:
@@ -62,6 +65,12 @@ class Model(Changes):
 
     def _lookonce(self, op: LookOnce, now: int) -> OnceView | None:
         return self.records.look(op)
+
+    def _lookregisters(self, op: LookRegisters, now: int) -> list[RegisterView]:
+        return self.registers.look(op, now)
+
+    def _lookparked(self, op: LookParked, now: int) -> list[ParkedFor]:
+        return sorted({ParkedFor(queue, job.reason) for queue in op.queues for job in self._parked(queue)})
 
     def _queues(self, op: ops.Queues, now: int) -> list[ops.QueueView]:
         return [self._queue(name, now) for name in sorted(self.queues)]

@@ -1,0 +1,350 @@
+"""A circuit breaker around one dependency, as a pure machine over a register that all workers share.
+
+The semantics are those of resilience4j's count-based breaker, with what several workers need besides: the results of
+calls carry the generation in which they began, so that late ones decide nothing; a half-open circuit gives its probes
+out as leases, so that one who dies with a probe holds up nobody; and a circuit that has closed again lets calls in at
+a pace for as long as jobs are parked for it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from headrace.core.registers import Change, Changed
+from headrace.errors import ConfigError
+
+SECOND = 1_000_000
+REGISTERS = "circuit:"  # before the name of each circuit
+HISTORY = 20  # transitions that are remembered
+HEARD = 200  # reports that are known again
+RECOVERY_US = 5 * SECOND  # calls are let in at a pace until nobody has found parked jobs for so long
+BURST_S = 0.1  # so much of a second's refill may come at once
+MOST = 10_000  # results of the largest window
+
+State = Literal["closed", "open", "half_open", "forced_open", "forced_closed"]
+Result = Literal["ok", "failed", "slow", "slow_failed", "none"]
+"""What a call tells of its dependency. `none`: nothing; it was not made, or its exception is ignored."""
+
+_LETTERS: dict[Result, str] = {"ok": "o", "failed": "f", "slow": "s", "slow_failed": "x"}
+
+
+class CircuitPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When a circuit opens, and how it closes again. Defaults are those of resilience4j, but for minimum and probes.
+
+    Args:
+        failure_rate: opens when this share of the calls of the window has failed; above 0, at most 1.
+        window: how many calls it looks at, the last ones; 1 to 10,000.
+        minimum: below so many calls it does not open. None: 20, or the window where that is smaller.
+        slow_rate: opens when this share was slow.
+        slow_after_us: a call that took longer was slow. None: none is.
+        open_us: how long it stays open.
+        probes: how many calls a half-open circuit lets through; what becomes of them decides. At least 1.
+        refill: how many calls a second are let in after it has closed, while jobs are parked for it; above 0.
+
+    Raises:
+        ConfigError: one of these is out of range.
+    """
+
+    failure_rate: float = 0.5
+    window: int = 100
+    minimum: int | None = None
+    slow_rate: float = 1.0
+    slow_after_us: int | None = 60 * SECOND
+    open_us: int = 60 * SECOND
+    probes: int = 5
+    refill: float = 50.0
+
+    def __post_init__(self) -> None:
+        for name in ("failure_rate", "slow_rate"):
+            _check(
+                name, getattr(self, name), 0 < getattr(self, name) <= 1, "a share above 0 and at most 1, such as 0.5"
+            )
+        _check("window", self.window, 1 <= self.window <= MOST, f"a whole number from 1 to {MOST}")
+        minimum = self.minimum is None or 1 <= self.minimum <= self.window
+        _check("minimum", self.minimum, minimum, f"a whole number from 1 to {self.window}, the window, or None")
+        slow_after = self.slow_after_us is None or self.slow_after_us > 0
+        _check("slow_after", self.slow_after_us, slow_after, "more than 0, or None")
+        _check("open_for", self.open_us, self.open_us > 0, "more than 0")
+        _check("probes", self.probes, 1 <= self.probes <= MOST, f"a whole number from 1 to {MOST}")
+        _check("refill", self.refill, 0 < self.refill <= 1_000_000, "more than 0 and at most 1,000,000 calls a second")
+
+    @property
+    def least(self) -> int:
+        """How many calls the window must hold before it says anything."""
+        return min(20, self.window) if self.minimum is None else self.minimum
+
+    @property
+    def verdict_after(self) -> int:
+        """How many probes must have come back for a verdict."""
+        return min(self.least, self.probes)
+
+
+class Transition(msgspec.Struct, frozen=True):
+    """A circuit went from one state to another. `by`: the worker that found it, or the operator."""
+
+    at_us: int
+    before: State
+    after: State
+    why: str
+    by: str
+
+
+class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The content of a circuit's register. `window`, `results`: a letter for each call, the newest last."""
+
+    policy: CircuitPolicy
+    state: State = "closed"
+    generation: int = 1
+    since_us: int = 0
+    until_us: int = 0  # open until then
+    window: str = ""
+    permits: dict[str, int] = {}  # of a half-open one: id of the call -> lease until
+    results: str = ""
+    heard: tuple[str, ...] = ()
+    recovering_until_us: int = 0
+    tokens: float = 0.0  # of the recovery: calls that may come in now
+    filled_us: int = 0
+    history: tuple[Transition, ...] = ()
+
+    def moved(self, state: State, now_us: int, why: str, by: str) -> Breaker:
+        """A new generation in another state, with nothing counted yet."""
+        step = Transition(now_us, self.state, state, why, by)
+        return Breaker(
+            policy=self.policy,
+            state=state,
+            generation=self.generation + 1,
+            since_us=now_us,
+            until_us=now_us + self.policy.open_us if state == "open" else 0,
+            heard=self.heard,
+            history=(*self.history, step)[-HISTORY:],
+        )
+
+    def awake(self, now_us: int, by: str) -> Breaker:
+        """Half-open, if it has been open for long enough; permits whose leases are over are gone."""
+        breaker = self
+        if breaker.state == "open" and now_us >= breaker.until_us:
+            breaker = breaker.moved("half_open", now_us, "it has been open for long enough", by)
+        if any(until <= now_us for until in breaker.permits.values()):
+            living = {id: until for id, until in breaker.permits.items() if until > now_us}
+            breaker = replace(breaker, permits=living)
+        return breaker
+
+    @property
+    def probes_left(self) -> int:
+        """How many more calls a half-open circuit lets through now."""
+        return max(0, self.policy.probes - len(self.results) - len(self.permits))
+
+    def recovers(self, now_us: int) -> bool:
+        """Whether calls are let in at a pace."""
+        return self.state in ("closed", "forced_closed") and now_us < self.recovering_until_us
+
+    def filled(self, now_us: int) -> Breaker:
+        """With the tokens that have come since the last time."""
+        rate, since = self.policy.refill, max(0, now_us - self.filled_us)
+        most = max(1.0, rate * BURST_S)
+        return replace(self, tokens=min(most, self.tokens + rate * since / SECOND), filled_us=now_us)
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How a circuit stands after a change, and the transitions that this change has made.
+
+    `wait_us`: of an open one, how long it stays so. `slowed`: calls are let in at a pace.
+    """
+
+    state: State
+    generation: int
+    wait_us: int = 0
+    slowed: bool = False
+    transitions: tuple[Transition, ...] = ()
+
+    @property
+    def lets_all_in(self) -> bool:
+        """Whether nobody needs to ask."""
+        return self.state in ("closed", "forced_closed") and not self.slowed
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """Which calls may be made."""
+
+    standing: Standing
+    admitted: frozenset[str]
+
+
+class CircuitChange(Change, frozen=True, kw_only=True):
+    """Base of the changes of a circuit. `by` is whoever asks for it. `policy` None: the one in the register holds."""
+
+    by: str
+    policy: CircuitPolicy | None = None
+
+    def answered(self, was: Breaker, breaker: Breaker, now_us: int) -> Standing:
+        """How it stands, with the transitions that `was` had not made."""
+        made = breaker.generation - was.generation
+        return Standing(
+            breaker.state,
+            breaker.generation,
+            max(0, breaker.until_us - now_us) if breaker.state == "open" else 0,
+            breaker.recovers(now_us),
+            breaker.history[-made:] if made else (),
+        )
+
+
+class AskCircuit(CircuitChange, frozen=True, kw_only=True):
+    """May these calls be made? Asking again for a probe extends its lease. The answer is an `Admission`."""
+
+    calls: tuple[str, ...]
+    lease_us: int
+
+    def apply(self, body: bytes | None, now_us: int) -> Changed:
+        """Admit all, none, the probes that are free, or as many as the pace allows."""
+        was = decode(body, self.policy)
+        breaker = was.awake(now_us, self.by)
+        match breaker.state:
+            case "half_open":
+                breaker, admitted = self._probes(breaker, now_us)
+            case "open" | "forced_open":
+                admitted = []
+            case _ if breaker.recovers(now_us):
+                breaker = breaker.filled(now_us)
+                admitted = list(self.calls[: int(breaker.tokens)])
+                breaker = replace(breaker, tokens=breaker.tokens - len(admitted))
+            case _:
+                admitted = list(self.calls)
+        answer = Admission(self.answered(was, breaker, now_us), frozenset(admitted))
+        return _changed(body, was, breaker, answer)
+
+    def _probes(self, breaker: Breaker, now_us: int) -> tuple[Breaker, list[str]]:
+        known = [call for call in self.calls if call in breaker.permits]
+        new = [call for call in dict.fromkeys(self.calls) if call not in breaker.permits][: breaker.probes_left]
+        leased = dict.fromkeys((*known, *new), now_us + self.lease_us)
+        return replace(breaker, permits=breaker.permits | leased) if leased else breaker, known + new
+
+
+class ReportCalls(CircuitChange, frozen=True, kw_only=True):
+    """What became of calls that were admitted in `generation`. The answer is a `Standing`.
+
+    `report` is an id of its own: a report that was heard before changes nothing.
+    """
+
+    report: str
+    generation: int
+    calls: tuple[tuple[str, Result], ...]
+
+    def apply(self, body: bytes | None, now_us: int) -> Changed:
+        """Count what belongs to this generation, and judge."""
+        was = decode(body, self.policy)
+        breaker = was.awake(now_us, self.by)
+        if self.generation == breaker.generation and self.report not in breaker.heard:
+            counted = self._counted(breaker)
+            if counted is not breaker:
+                counted = replace(counted, heard=(*counted.heard, self.report)[-HEARD:])
+            breaker = _judged(counted, now_us, self.by)
+        return _changed(body, was, breaker, self.answered(was, breaker, now_us))
+
+    def _counted(self, breaker: Breaker) -> Breaker:
+        if breaker.state == "closed":
+            letters = "".join(_LETTERS[result] for _, result in self.calls if result != "none")
+            return replace(breaker, window=(breaker.window + letters)[-breaker.policy.window :]) if letters else breaker
+        mine = {call: result for call, result in self.calls if call in breaker.permits}
+        if breaker.state != "half_open" or not mine:
+            return breaker
+        letters = "".join(_LETTERS[result] for result in mine.values() if result != "none")
+        left = {call: until for call, until in breaker.permits.items() if call not in mine}
+        return replace(breaker, permits=left, results=breaker.results + letters)
+
+
+class OfferCalls(CircuitChange, frozen=True, kw_only=True):
+    """Jobs are parked for it: how many may be given back now? The answer is an `Offer`."""
+
+    def apply(self, body: bytes | None, now_us: int) -> Changed:
+        """As many as would be admitted now. Of a closed circuit, this is what keeps the pace going."""
+        was = decode(body, self.policy)
+        breaker = was.awake(now_us, self.by)
+        count = 0
+        if breaker.state == "half_open":
+            count = breaker.probes_left
+        elif breaker.state in ("closed", "forced_closed"):
+            if not breaker.recovers(now_us):
+                breaker = replace(breaker, tokens=0.0, filled_us=now_us)
+            breaker = replace(breaker.filled(now_us), recovering_until_us=now_us + RECOVERY_US)
+            count = int(breaker.tokens + breaker.policy.refill * BURST_S)
+        return _changed(body, was, breaker, Offer(self.answered(was, breaker, now_us), count))
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """How many parked jobs may be given back."""
+
+    standing: Standing
+    count: int
+
+
+class ForceCircuit(CircuitChange, frozen=True, kw_only=True):
+    """An operator opens it or closes it until further notice, or resets it: closed, nothing counted, nothing forced."""
+
+    to: Literal["forced_open", "forced_closed", "closed"]
+    why: str
+
+    def apply(self, body: bytes | None, now_us: int) -> Changed:
+        """Whatever state it is in; the same again changes nothing."""
+        was = decode(body, self.policy)
+        breaker = was
+        if was.state != self.to or (self.to == "closed" and was.window):
+            breaker = was.moved(self.to, now_us, self.why, self.by)
+        return _changed(body, was, breaker, self.answered(was, breaker, now_us))
+
+
+def shares(letters: str) -> tuple[float, float]:
+    """(share of failed calls, share of slow ones) of a window; (0, 0) of an empty one."""
+    if not letters:
+        return 0.0, 0.0
+    failed = letters.count("f") + letters.count("x")
+    slow = letters.count("s") + letters.count("x")
+    return failed / len(letters), slow / len(letters)
+
+
+def verdict(letters: str, policy: CircuitPolicy) -> str:
+    """Why a circuit with these results opens; empty: it does not."""
+    failed, slow = shares(letters)
+    if failed >= policy.failure_rate:
+        return f"{failed:.0%} of {len(letters)} calls failed"
+    if slow >= policy.slow_rate:
+        return f"{slow:.0%} of {len(letters)} calls were slow"
+    return ""
+
+
+def _judged(breaker: Breaker, now_us: int, by: str) -> Breaker:
+    policy = breaker.policy
+    if breaker.state == "closed" and len(breaker.window) >= policy.least:
+        why = verdict(breaker.window, policy)
+        return breaker.moved("open", now_us, why, by) if why else breaker
+    if breaker.state == "half_open" and len(breaker.results) >= policy.verdict_after:
+        why = verdict(breaker.results, policy)
+        if why:
+            return breaker.moved("open", now_us, f"probes: {why}", by)
+        closed = breaker.moved("closed", now_us, "the probes came back well", by)
+        return replace(closed, recovering_until_us=now_us + RECOVERY_US, filled_us=now_us)
+    return breaker
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Breaker)
+
+
+def decode(body: bytes | None, policy: CircuitPolicy | None = None) -> Breaker:
+    """The breaker in a register, under `policy` where one is given; a new one where there is none that can be read."""
+    try:
+        breaker = _decoder.decode(body) if body else Breaker(policy or CircuitPolicy())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConfigError):
+        breaker = Breaker(policy or CircuitPolicy())
+    return breaker if policy is None or breaker.policy == policy else replace(breaker, policy=policy)
+
+
+def _changed(body: bytes | None, was: Breaker, breaker: Breaker, answer: object) -> Changed:
+    return Changed(body if breaker == was else _encoder.encode(breaker), answer)
+
+
+def _check(name: str, value: object, holds: object, fix: str) -> None:
+    if not holds:
+        raise ConfigError(f"{name} is {value!r}: use {fix}")
