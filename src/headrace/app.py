@@ -21,7 +21,7 @@ from headrace.core.unique import Unique
 from headrace.definition import define
 from headrace.drivers.system import IdMaker, SystemClock
 from headrace.errors import ConfigError
-from headrace.options import checked_texts, refuse_unknown
+from headrace.options import RunIn, checked_texts, refuse_unknown
 from headrace.outbox.mixin import EventApp
 from headrace.polling import PollApp
 from headrace.sending import Sender
@@ -59,6 +59,8 @@ class Headrace(PollApp, EventApp):
         resend: how long an enqueue is sent again when the store does not answer; 0 raises at once.
         busy_timeout: SQLite only: how long a statement waits for the file.
         outbox: URL of the database with the outbox, where the jobs live elsewhere than your data.
+        version: of the code that runs here, such as a commit. Jobs note it, and a task that is held since it kills
+            its workers is tried again under another one.
         outbox_mode: "relay", or "cdc" where the table is read from the database's log and no relay may run.
 
     Raises:
@@ -75,6 +77,7 @@ class Headrace(PollApp, EventApp):
         heartbeat: timedelta | float | str | None = None,
         resend: timedelta | float | str = 5,
         busy_timeout: timedelta | float | str = 5,
+        version: str | None = None,
         outbox: str | None = None,
         outbox_mode: Literal["relay", "cdc"] = "relay",
     ) -> None:
@@ -86,6 +89,7 @@ class Headrace(PollApp, EventApp):
             heartbeat_s=lease_s / HEARTBEATS_PER_LEASE if heartbeat is None else seconds(heartbeat, "heartbeat"),
             resend_s=seconds(resend, "resend"),
             busy_timeout_s=seconds(busy_timeout, "busy_timeout"),
+            version=None if version is None else checked_texts("version", (version,))[0],
             outbox=None if outbox is None else checked_url(outbox),
             outbox_mode=outbox_mode,
         )
@@ -126,6 +130,8 @@ class Headrace(PollApp, EventApp):
         once: Once | str | Callable[..., str] | None = None,
         keep: timedelta | float | str | None = None,
         log: Iterable[str] = (),
+        circuit: str | None = None,
+        run_in: RunIn | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, function: Callable[P, R] | None = None, /, **options: Any) -> Any:
@@ -145,6 +151,9 @@ class Headrace(PollApp, EventApp):
             once: a key under which one run takes effect, see `Once`; a str is a template such as "charge:{order_id}".
             keep: how long a succeeded job can still be looked at. By default it is deleted at once.
             log: names of arguments that every log line of the job carries.
+            circuit: name of the circuit around what it calls, see `circuit`.
+            run_in: "process" runs it in a child process, which can be killed. By default an async function runs in
+                the worker's event loop, a plain one in a thread.
 
         Raises:
             ConfigError: an option is unknown or out of range, or another function has this name already.

@@ -37,6 +37,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_s: float = 10.0
     resend_s: float = 5.0  # how long an enqueue is sent again to a store that does not answer
     busy_timeout_s: float = 5.0  # SQLite: how long a statement waits for the file
+    version: str | None = None  # of the application's code
     outbox: str | None = None  # the database with the outbox; None: that of the jobs
     outbox_mode: str = "relay"  # or "cdc"
 

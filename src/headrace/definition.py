@@ -15,10 +15,13 @@ from headrace.core.retry import Retry
 from headrace.core.unique import Unique
 from headrace.errors import ConfigError
 from headrace.options import (
+    RunIn,
+    checked_circuit,
     checked_limits,
     checked_once,
     checked_priority,
     checked_queue,
+    checked_run_in,
     checked_texts,
     checked_unique,
     duration_us,
@@ -49,6 +52,8 @@ def define(
     once: Once | str | Callable[..., str] | None = None,
     keep: When | None = None,
     log: Iterable[str] = (),
+    circuit: str | None = None,
+    run_in: RunIn | None = None,
 ) -> Task[P, R]:
     """The task of `function`; see `Headrace.task` for the options."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -83,6 +88,8 @@ def define(
         once=checked_once(once, arguments),
         keep_us=0 if keep is None else duration_us("keep", keep),
         log=log,
+        circuit=None if circuit is None else checked_circuit(circuit),
+        run_in=None if run_in is None else checked_run_in(run_in),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from headrace.context import JobContext
 from headrace.core.operations import Outcome
 from headrace.errors import ConfigError
+from headrace.signals import Signal
 
 logger = logging.getLogger("headrace.worker")
 
@@ -39,6 +40,12 @@ class Middleware:
         raised here is logged and changes nothing.
         """  # B111
 
+    def noticed(self, signal: Signal) -> None:
+        """Called on the loop for whatever happens beside the jobs, such as a circuit that opens.
+
+        An error raised here is logged and changes nothing.
+        """
+
     def wrap(self, job: JobContext | None, run: Run) -> Run:
         """`run` with this hook around it."""
         assert job is not None
@@ -55,6 +62,15 @@ class Middleware:
             self.ended(job, outcome)
         except Exception:
             logger.exception("the hook %s.ended raised; the outcome stands", type(self).__name__)
+
+
+def notice(middleware: Sequence[Middleware], signal: Signal) -> None:
+    """Tell all of them, whatever they do."""
+    for layer in middleware:
+        try:
+            layer.noticed(signal)
+        except Exception:
+            logger.exception("the hook %s.noticed raised", type(layer).__name__)
 
 
 class Inside:
@@ -100,8 +116,9 @@ def checked(middleware: Sequence[Middleware]) -> Sequence[Middleware]:
     for place, layer in enumerate(middleware):
         if not isinstance(layer, Middleware):
             raise ConfigError(f"middleware[{place}] is {layer!r}: append an instance of a subclass of Middleware")
-        if inspect.iscoroutinefunction(layer.ended):
-            raise ConfigError(f"middleware[{place}].ended is an async function: make it a plain one")
+        for name in ("ended", "noticed"):
+            if inspect.iscoroutinefunction(getattr(layer, name)):
+                raise ConfigError(f"middleware[{place}].{name} is an async function: make it a plain one")
         if not inspect.iscoroutinefunction(layer.around):
             raise ConfigError(f"middleware[{place}].around is a plain function: make it `async def`")
     return middleware

@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from headrace.core import keys
 from headrace.core.arguments import Arguments
@@ -18,11 +18,36 @@ from headrace.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+RunIn: TypeAlias = Literal["process"]
+"""Where a handler runs that neither the worker's event loop nor one of its threads is for."""
+
 _QUEUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/@]{0,199}\Z")
 # what needs no escaping in JSON and no quoting in a shell
 _ID = re.compile(r"[^\s\"'\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}\Z")
 
 LEAST_PRIORITY, MOST_PRIORITY = -100, 100
+
+
+def checked_circuit(name: str) -> str:
+    """`name`, if it may be that of a circuit.
+
+    Raises:
+        ConfigError: as for queues.
+    """
+    if type(name) is not str or not _QUEUE.match(name):
+        raise ConfigError(f"circuit is {name!r}: use letters, digits and _ . - / @, at most 200 in all")
+    return name
+
+
+def checked_run_in(place: str) -> RunIn:
+    """`place`, if handlers can run there.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if place != "process":
+        raise ConfigError(f'run_in is {place!r}: use "process", or leave it out')
+    return "process"
 
 
 def checked_queue(queue: str) -> str:

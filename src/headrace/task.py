@@ -21,6 +21,7 @@ from headrace.core.retry import Retry
 from headrace.core.unique import Unique
 from headrace.errors import ConfigError, HeadraceError
 from headrace.options import (
+    RunIn,
     checked_headers,
     checked_id,
     checked_limits,
@@ -69,6 +70,8 @@ class Task(Generic[P, R]):
     keep_us: int = 0
     log: tuple[str, ...] = ()
     poll: Polling | None = None
+    circuit: str | None = None
+    run_in: RunIn | None = None
     sending: Sending = _PLAIN
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
