@@ -170,7 +170,8 @@ class Changes:
             self._end(job, State.CANCELLED, now, outcome.keep_us)
         elif outcome.state in TERMINAL:
             self._end(job, outcome.state, now, outcome.keep_us)
-            self._enqueue(ops.Enqueue(outcome.then), now)
+            if outcome.then:
+                self._enqueue(ops.Enqueue(outcome.then), now)
         else:
             self._give_back(job, outcome.state, now + outcome.delay_us, now)
         return True
