@@ -14,8 +14,7 @@ from headrace.stores.memory import MemoryStore, Model
 from headrace.testing.faults import FaultRates
 from headrace.testing.scenario import Move, Scenario
 from headrace.testing.simulator import simulate
-from headrace.worker import upkeep
-from headrace.worker.execute import Executor
+from headrace.worker import running, upkeep
 from headrace.worker.settle import Settler
 from headrace.worker.shared import Shared
 from headrace.worker.table import Table
@@ -166,7 +165,7 @@ def test_a_store_that_breaks_a_promise_is_caught(model: type[Model], expected: s
     assert any(expected in text for text in found), found
 
 
-def charged(executor: Executor, work: Any) -> None:
+def charged(work: Any) -> None:
     """A deploy that counts as the handler's failure."""
     return
 
@@ -235,7 +234,7 @@ def test_a_worker_that_convicts_bystanders_is_caught(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("owner", "name", "wrong", "expected"),
     [
-        (Executor, "_interrupted", charged, "its run was interrupted"),  # B024
+        (running, "interrupted", charged, "its run was interrupted"),  # B024
         (Settler, "add", forgetful, "all ended"),
         (Table, "snapshot", empty_handed, "which runs it"),
         (settle, "is_suspect", lambda *args: False, "all ended"),

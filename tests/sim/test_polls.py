@@ -13,7 +13,7 @@ from headrace.polling import PollTask
 from headrace.stores.memory import MemoryStore, Model
 from headrace.testing.scenario import Scenario
 from headrace.testing.simulator import Report, simulate
-from headrace.worker import execute
+from headrace.worker import ending
 
 CHUNK, SEEDS = 10, 60
 
@@ -58,7 +58,7 @@ def test_a_store_that_forgets_what_follows_is_found_out() -> None:
 
 
 def test_a_worker_that_forgets_the_hooks_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execute, "follow", lambda work, ending, outcome: outcome)
+    monkeypatch.setattr(ending, "follow", lambda work, how, outcome: outcome)
     assert rules_broken() == {"one hook"}
 
 
