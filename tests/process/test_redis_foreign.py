@@ -8,6 +8,7 @@ import pytest
 
 from headrace.core import operations as ops
 from headrace.core.once_records import LookOnce, OnceClaim, TakeOnce
+from headrace.core.parking import LookParked, Unpark
 from headrace.core.states import State
 from headrace.drivers.redis import RedisDriver
 from headrace.testing.clock import MICROSECONDS, VirtualClock
@@ -49,6 +50,15 @@ BAD_ONCE = (
     b"0" * 72 + b"10002" + b"p" * 32 + b"ok-",
     b"0" * 18 + b"1" * 54 + b"20003" + b"p" * 32 + b"b\xffd+{}",
     b"0" * 72 + b"39999" + b"p" * 32 + b"ok-",
+)
+BAD_PARKED = (
+    b"",
+    b"x",
+    b"9999",
+    b"00000",
+    b"0000" + b"1" * 17 + b"bad",
+    b"0001r0" + b"0" * 16 + b"ok\xf5",
+    b"\xff" * 30,
 )
 BAD_NUMBERS = (b"", b"x", b"nan", b"inf", b"-5", b"1e400", b"9" * 40)
 
@@ -238,7 +248,10 @@ def _look(driver: RedisDriver) -> None:
         for view in listed(driver, state):
             driver.run(ops.Get(view.id))
     driver.run(ops.Workers())
+    driver.run(ops.Edit("bad", "q", b"", b"x", b"{}"))
     driver.run(ops.Replay(("bad", "ok")))
+    for parked in driver.run(LookParked(("q",))):
+        driver.run(Unpark(("q",), parked.reason, 1))
     driver.run(ops.Cancel("bad", keep_us=1))
     driver.run(ops.Promote(("q",)))
 
@@ -259,6 +272,7 @@ FIELDS: dict[str, tuple[Any, tuple[Any, ...]]] = {  # key: whose fields or membe
     "due": (BAD_IDS, BAD_SCORES),
     "running": (BAD_IDS, BAD_SCORES),
     "parked": (BAD_IDS, BAD_SCORES),
+    "parked_for": (BAD_PARKED, BAD_SCORES),
     "failed": (BAD_IDS, BAD_SCORES),
     "succeeded": (BAD_IDS, BAD_SCORES),
     "kept": (BAD_IDS, BAD_SCORES),

@@ -10,9 +10,22 @@ from typing import Any, TypeVar, cast
 
 from headrace.core import once_records
 from headrace.core import operations as ops
+from headrace.core import parking as parked
+from headrace.core import registers as shared
 from headrace.stores.contract import Features, Now
 from headrace.stores.plan import Plan
-from headrace.stores.redis import living, looking, once, operating, producing, serving, settling, working
+from headrace.stores.redis import (
+    living,
+    looking,
+    once,
+    operating,
+    parking,
+    producing,
+    registers,
+    serving,
+    settling,
+    working,
+)
 from headrace.stores.redis.common import Common
 from headrace.stores.redis.keys import scripts
 
@@ -30,6 +43,7 @@ _PLANS: dict[type, Callable[[Common, Any], Plan[Any]]] = {
     ops.Rescue: living.rescue,
     ops.Cancel: operating.cancel,
     ops.Replay: operating.replay,
+    ops.Edit: operating.edit,
     ops.Forget: operating.forget,
     ops.Prune: operating.prune,
     ops.Get: looking.get,
@@ -40,6 +54,10 @@ _PLANS: dict[type, Callable[[Common, Any], Plan[Any]]] = {
     once_records.RenewOnce: once.renew,
     once_records.EndOnce: once.end,
     once_records.LookOnce: once.look,
+    parked.Unpark: parking.unpark,
+    parked.LookParked: parking.look,
+    shared.Amend: registers.amend,
+    shared.LookRegisters: registers.look,
 }
 
 

@@ -36,6 +36,7 @@ SUFFIXES = (
     "parked",
     "once",
     "once_until",
+    "parked_for",
 )
 
 ONE_SUFFIXES = ("jobs", "ready", "due", "meta", "wake", "short0", "short1", "day0", "day1")
@@ -50,6 +51,9 @@ LIBRARIES = {
     "renew_once": ("library_once",),
     "end_once": ("library_once",),
     "sweep_once": ("library_once",),
+    "unpark": ("library_parked",),
+    "look_parked": ("library_parked",),
+    "mend_parked": ("library_parked",),
 }
 """What scripts share besides library.lua."""
 
@@ -67,6 +71,10 @@ class Keys:
         """A set: the names of all queues. In a slot of its own, so no script of a queue touches it."""
         self.once = (f"{{{self._name}}}:once", f"{{{self._name}}}:once_until")
         """Once records that are held by a lease: as `once` and `once_until` of a queue, in the slot of no queue."""
+        self.registers = tuple(
+            f"{{{self._name}}}:{suffix}" for suffix in ("registers", "registers_names", "registers_until")
+        )
+        """Registers, in the same slot; see amend.lua."""
 
     def tag(self, queue: str) -> str:
         """The hash tag of a queue, braces included."""

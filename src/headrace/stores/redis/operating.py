@@ -1,4 +1,4 @@
-"""What operators do: cancel, replay, forget, prune."""
+"""What operators do: cancel, replay, edit, forget, prune."""
 
 from __future__ import annotations
 
@@ -53,6 +53,11 @@ def _replay(store: Common, queue: str, ids: list[str]) -> Plan[dict[str, str]]:
     return answers
 
 
+def edit(store: Common, op: ops.Edit) -> Plan[bool]:
+    """One call that compares and replaces."""
+    return bool((yield Call("edit", store.keys.of(op.queue), (op.id, op.was, op.body, op.trail))))
+
+
 def forget(store: Common, op: ops.Forget) -> Plan[int]:
     """Delete jobs that ended, and their tombstones."""
     total = 0
@@ -77,7 +82,8 @@ def prune(store: Common, op: ops.Prune) -> Plan[ops.Pruned]:
     """Sweep what is over, in all queues, then delete old failed jobs and the oldest beyond the most."""
     everywhere = yield from store.known_queues()
     more = yield from _sweep(store, everywhere, op.limit)
-    more = (yield from _sweep_once(store, op.limit)) or more
+    for script, keys in (("sweep_once", store.keys.once), ("sweep_registers", store.keys.registers)):
+        more = (yield from _sweep_apart(store, script, keys, op.limit)) or more
     if op.age_us is None and op.most is None:
         return ops.Pruned(0, more)
     queues = everywhere if op.queue is None else [op.queue]
@@ -106,11 +112,11 @@ def _sweep(store: Common, queues: list[str], limit: int) -> Plan[bool]:
     return more
 
 
-def _sweep_once(store: Common, limit: int) -> Plan[bool]:
-    """The same for once records that were held by leases."""
+def _sweep_apart(store: Common, script: str, keys: tuple[str, ...], limit: int) -> Plan[bool]:
+    """The same for what is in no queue."""
     left = limit
     while True:
-        gone, rest = yield Call("sweep_once", store.keys.once, (store.moment(), str(min(left, BATCH))))
+        gone, rest = yield Call(script, keys, (store.moment(), str(min(left, BATCH))))
         left -= gone
         if not rest or left <= 0:
             return bool(rest)

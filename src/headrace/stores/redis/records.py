@@ -92,6 +92,11 @@ def number(score: bytes) -> int:
     return int(score) if score.isdigit() else int(max(-1e18, min(float(score), 1e18)))
 
 
+def digits(moment_us: int) -> bytes:
+    """A moment as 18 digits, which sort as it does."""
+    return b"%018d" % min(max(0, moment_us), _MOST)
+
+
 def text(name: bytes) -> str:
     """An id or a name for people. Ours are UTF-8; in what another program wrote, bytes that are not are written out."""
     return name.decode("utf-8", "backslashreplace")

@@ -1,6 +1,7 @@
 -- Purpose: what every script shares. It is put before each of them, word for word, when the scripts are read.
 --
--- Once records that are held by a lease stand in two keys of no queue; see library_once.lua.
+-- Two kinds of things stand in keys of no queue: once records that are held by a lease (see library_once.lua), and
+-- registers (see amend.lua).
 -- KEYS come in groups of STRIDE per queue, always all of them and in this order, then the keys of single workers
 -- where a script says so. Every key is handed in: a cluster must know the slot beforehand.
 --   jobs       hash  id -> created (18 digits), due (18), order band (3), derived (1), length of the task (4), task, body
@@ -29,11 +30,12 @@
 --                    state (0 free, 1 held, 2 done, 3 failed), length of the owner (4), fingerprint (32), owner,
 --                    then + and the result, or -
 --   once_until zset  scope, NUL, key -> forgotten at
+--   parked_for zset  length of the reason (4), reason, order (17, see parked_entry), id -> 0; the jobs of parked by reason
 --   held:WORKER  hash  id -> token (18), derived (1), claim number, space, order; what one worker holds
 
 local call, sub, find = redis.call, string.sub, string.find
 local BAND = 17592186044416 -- 2^44
-local STRIDE = 25
+local STRIDE = 26
 local CHUNK = 4000 -- Lua's stack bounds what unpack may give
 local LIFE = {short = 60000000, day = 86400000000}
 
@@ -46,6 +48,7 @@ local function queue_at(index)
     failed = KEYS[at + 14], succeeded = KEYS[at + 15], cancelled = KEYS[at + 16], expired = KEYS[at + 17],
     kept = KEYS[at + 18], uniques = KEYS[at + 19], unique_of = KEYS[at + 20], cancels = KEYS[at + 21],
     wake = KEYS[at + 22], parked = KEYS[at + 23], once = KEYS[at + 24], once_until = KEYS[at + 25],
+    parked_for = KEYS[at + 26],
   }
 end
 
@@ -214,6 +217,14 @@ local function write_state(queue, id, state)
     state.token .. state.due .. state.base .. string.format('%04d', #reason) .. reason .. state.trail)
 end
 
+-- A job in parked_for: whoever reads on from a reason finds its jobs by order, and no other reason in between. The order
+-- is made of 17 digits that sort as it does.
+local function parked_entry(reason, order, id)
+  reason = sub(reason, 1, 9999)
+  local place = order < 0 and string.format('0%016.0f', order + 2 ^ 53) or string.format('1%016.0f', order)
+  return string.format('%04d', #reason) .. reason .. place .. id
+end
+
 local function free_unique(queue, id)
   local own = call('HGET', queue.unique_of, id)
   if own then
@@ -332,6 +343,7 @@ local function settle(queue, held, id, token, change, now)
   elseif outcome == 'parked' then
     state.due = digits(now + change.delay)
     call('ZADD', queue.parked, order, id)
+    call('ZADD', queue.parked_for, 0, parked_entry(state.reason, order, id))
   else
     call('ZADD', queue.ready, order, id) -- the old order: it keeps its place
     ring(queue)
