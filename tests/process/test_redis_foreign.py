@@ -120,6 +120,16 @@ def test_a_record_that_cannot_be_read_fails_at_once_and_is_kept(
     assert driver.run(ops.Leave("w", ("q",))) == 2
 
 
+@pytest.mark.parametrize("raw", [raw for raw in BAD_RECORDS if raw != b"0" * 44])
+def test_a_record_that_cannot_be_read_can_be_edited(driver: RedisDriver, foreign: Command, raw: bytes) -> None:
+    foreign("HSET", "jobs", "bad", raw)
+    foreign("ZADD", "failed", "1", "bad")
+    assert not driver.run(ops.Edit("bad", "q", raw + b"?", b"{}", b"trail"))
+    assert driver.run(ops.Edit("bad", "q", raw, b"{}", b"trail"))
+    assert driver.run(ops.Replay(("bad",), "q")).replayed == ["bad"]
+    assert [each.body for each in driver.run(claim(1)).jobs] == [b"{}"]
+
+
 def test_an_id_that_is_no_text_fails_under_one_that_is(driver: RedisDriver, foreign: Command) -> None:
     driver.run(enqueue(job("ok"), job("ö\x00"), job("\ud7ff\ue000\U0010ffff")))
     record = foreign("HGET", "jobs", "ok")

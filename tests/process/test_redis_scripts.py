@@ -167,6 +167,23 @@ def _ended(each: ops.ClaimedJob, n: int) -> ops.Outcome:
     return ops.Outcome(each.id, each.queue, each.token, state, trail=b"{}", reason="test")
 
 
+def test_a_full_server_refuses_an_edit_whole(redis_server_factory: Factory, unique_name: str) -> None:
+    server = redis_server_factory().start(maxmemory_policy="noeviction")
+    driver = open_driver(server.url, unique_name)
+    line = driver._new_line()
+    try:
+        driver.run(enqueue(job("a", body=b"was")))
+        driver.run(settle(driver.run(claim(1)).jobs, State.FAILED, trail=b"old"))
+        before = driver.run(ops.Get("a"))
+        line.call(("CONFIG", "SET", "maxmemory", "1mb"))  # less than it has taken already
+        with pytest.raises(StoreFull):
+            driver.run(ops.Edit("a", "q", b"was", b"now", b"new"))
+        assert driver.run(ops.Get("a")) == before
+    finally:
+        line.close()
+        driver.close()
+
+
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
 def test_a_server_that_may_evict_is_refused(redis_server_factory: Factory, unique_name: str, policy: str) -> None:
     """B036: whether or not a limit is set yet."""

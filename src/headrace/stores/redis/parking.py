@@ -27,12 +27,11 @@ def _unpark(store: Common, queues: tuple[str, ...], reason: str, limit: int) -> 
         size = min(BATCH, limit - total)
         args = (mended, reason, str(size), str(len(queues)))
         count, *crooked = yield Call("unpark", store.keys.of_all(queues), args)
+        total += count
         if crooked:
             yield from _mend(store, [queues[place] for place in crooked])
             mended = "1"
-            continue
-        total += count
-        if count < size:
+        elif count < size:
             break
     return total
 

@@ -3,14 +3,15 @@
 -- KEYS: per queue the queue's (see library.lua).
 --       Touched: jobs state ready meta wake parked parked_for, and to find a job running and due.
 -- ARGV: 1 to take the entries as they are or 0, reason, most jobs, how many queues.
--- Answer: how many there were; or 0 and the queues, from 0, whose entries must be mended before (see mend_parked.lua).
+-- Answer: how many there were; then the queues, from 0, whose entries must be mended before there are more of them (see
+--   mend_parked.lua).
 
 local reason, left = sub(ARGV[2], 1, 9999), tonumber(ARGV[3])
 local head = string.format('%04d', #reason) .. reason
-local answer = {0}
+local strict, answer = ARGV[1] == '0', {0}
 
-for i = 0, ARGV[1] == '0' and ARGV[4] - 1 or -1 do
-  if is_crooked(queue_at(i)) then
+for i = 0, ARGV[4] - 1 do
+  if strict and is_crooked(queue_at(i)) then
     answer[#answer + 1] = i
   end
 end
@@ -31,13 +32,16 @@ local function order_of(queue, id)
   return as_order(order)
 end
 
+-- How many; whether there was an entry to look at, and one that is no job's.
 local function unpark(queue, most)
-  local count, ready, ids, entries = 0, {}, {}, {}
+  local count, ready, ids, entries, wrong = 0, {}, {}, {}, false
   for _, entry in ipairs(call('ZRANGEBYLEX', queue.parked_for, '[' .. head, '(' .. head .. ':', 'LIMIT', 0, most)) do
     local own, id = parts_of(entry)
     if own == head then -- else another program has spoiled their order
       entries[#entries + 1] = entry
-      if entry == entry_of(queue, id) then
+      if entry ~= entry_of(queue, id) then
+        wrong = true
+      else
         ids[#ids + 1] = id
         local order = order_of(queue, id)
         if order then
@@ -50,22 +54,24 @@ local function unpark(queue, most)
   many('ZREM', queue.parked_for, entries) -- freeing writes come first (B036)
   many('ZREM', queue.parked, ids)
   many('ZADD', queue.ready, ready)
-  return count, #entries
+  return count, #entries > 0, wrong
 end
 
 for i = 0, ARGV[4] - 1 do
-  local queue, total, looked = queue_at(i), 0, 0
-  while left > 0 do
-    local count
-    count, looked = unpark(queue, left)
-    total, left = total + count, left - count
-    if looked == 0 then
-      break
-    end
+  local queue, found, crooked = queue_at(i), true, false
+  local before = left
+  while left > 0 and found and not crooked do
+    local count, wrong
+    count, found, wrong = unpark(queue, left)
+    left, crooked = left - count, strict and wrong
   end
-  if total > 0 then
+  if left < before then
     ring(queue)
   end
-  answer[1] = answer[1] + total
+  if crooked then
+    answer[2] = i
+    break
+  end
 end
+answer[1] = ARGV[3] - left
 return answer
