@@ -21,6 +21,7 @@ from headrace.core.unique import Unique
 from headrace.definition import define
 from headrace.drivers.system import IdMaker, SystemClock
 from headrace.errors import ConfigError
+from headrace.observe.mixin import AlertApp
 from headrace.options import RunIn, checked_texts, refuse_unknown
 from headrace.outbox.mixin import EventApp
 from headrace.polling import PollApp
@@ -42,7 +43,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Headrace(PollApp, EventApp):
+class Headrace(PollApp, EventApp, AlertApp):
     """An app: its store, its tasks, its settings.
 
     Safe to make at import time and to share between threads, event loops and forked processes: the store is
@@ -312,12 +313,14 @@ class Headrace(PollApp, EventApp):
 
     def close(self) -> None:
         """Close what synchronous calls opened. May be called twice; the app opens again when used again."""
+        self._close_alerts()
         self._close_outbox()
         if self._driver is not None:
             self._driver.close()
 
     async def aclose(self) -> None:
         """Close everything."""
+        await self._aclose_alerts()
         await self._aclose_outbox()
         if self._driver is not None:
             await self._driver.aclose()

@@ -46,6 +46,12 @@ class Middleware:
         An error raised here is logged and changes nothing.
         """
 
+    async def beside(self, worker: str) -> None:
+        """Runs in each worker beside its jobs, on its loop, from its start until it is cancelled at its end.
+
+        One that raises is started again after a pause.
+        """
+
     def wrap(self, job: JobContext | None, run: Run) -> Run:
         """`run` with this hook around it."""
         assert job is not None
@@ -71,6 +77,19 @@ def notice(middleware: Sequence[Middleware], signal: Signal) -> None:
             layer.noticed(signal)
         except Exception:
             logger.exception("the hook %s.noticed raised", type(layer).__name__)
+
+
+def beside(middleware: Sequence[Middleware], worker: str) -> list[Callable[[], Awaitable[None]]]:
+    """What middleware wants to run beside the jobs."""
+    return [_beside(layer, worker) for layer in middleware if type(layer).beside is not Middleware.beside]
+
+
+def _beside(layer: Middleware, worker: str) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        await layer.beside(worker)
+
+    run.__qualname__ = f"{type(layer).__name__}.beside"
+    return run
 
 
 class Inside:
@@ -119,6 +138,7 @@ def checked(middleware: Sequence[Middleware]) -> Sequence[Middleware]:
         for name in ("ended", "noticed"):
             if inspect.iscoroutinefunction(getattr(layer, name)):
                 raise ConfigError(f"middleware[{place}].{name} is an async function: make it a plain one")
-        if not inspect.iscoroutinefunction(layer.around):
-            raise ConfigError(f"middleware[{place}].around is a plain function: make it `async def`")
+        for name in ("around", "beside"):
+            if not inspect.iscoroutinefunction(getattr(layer, name)):
+                raise ConfigError(f"middleware[{place}].{name} is a plain function: make it `async def`")
     return middleware

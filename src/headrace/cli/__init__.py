@@ -70,6 +70,12 @@ def _once() -> click.Command:
     return once
 
 
+def _alerts() -> click.Command:
+    from headrace.cli.alerts import alerts
+
+    return alerts
+
+
 def _check() -> click.Command:
     from headrace.cli.check import check
 
@@ -110,6 +116,7 @@ COMMANDS: dict[str, tuple[Loader, str]] = {
     "failed": (_failed, "List, show, retry, forget, prune failed jobs."),
     "once": (_once, "Show who holds a once key, and what it remembers."),
     "outbox": (_outbox, "Carry events out; show, retry, skip, prune them."),
+    "alerts": (_alerts, "Try the sinks of the alerts."),
     "check": (_check, "Would the waiting jobs run with this code?"),
     "schema": (_schema, "Upgrade, downgrade, check the tables; print the SQL, or the envelope's JSON Schema."),
     "doctor": (_doctor, "Check the store's and the app's settings."),

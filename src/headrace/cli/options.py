@@ -82,6 +82,13 @@ verbose_option = click.option(
     help="Debug lines, and tracebacks of errors.",
 )
 
+alerts_option = click.option(
+    "--alerts",
+    metavar="FILE",
+    envvar="HEADRACE_ALERTS",
+    help="Rules and sinks of alerts, in TOML, in place of those in the code. Default: HEADRACE_ALERTS.",
+)
+
 
 def common(command: F) -> F:
     """The options of every command that looks at the store: --app, --json, --verbose."""

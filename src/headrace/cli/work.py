@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.logs import LogFormat
-from headrace.cli.options import Settings, app_option, duration, pass_settings, size, verbose_option
+from headrace.cli.options import (
+    Settings,
+    alerts_option,
+    app_option,
+    duration,
+    pass_settings,
+    size,
+    verbose_option,
+)
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -34,6 +42,7 @@ _POSITIVE = click.IntRange(min=1)
 @click.option("--max-stuck", type=click.IntRange(min=0), help="Start anew beyond so many threads past their timeout.")
 @click.option("--burst", is_flag=True, help="Stop as soon as nothing is ready or running.")
 @click.option("--twice", is_flag=True, help="Run every handler twice: does yours bear it?")
+@alerts_option
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -43,7 +52,7 @@ _POSITIVE = click.IntRange(min=1)
 )
 @verbose_option
 @pass_settings
-def work(settings: Settings, /, queues: str | None, log_format: LogFormat, **options: Any) -> None:
+def work(settings: Settings, /, queues: str | None, log_format: LogFormat, alerts: str | None, **options: Any) -> None:
     """Run jobs until told to stop.
 
     The first SIGTERM or SIGINT (Ctrl-C) stops gracefully: no new jobs, running ones may finish within --grace, the
@@ -61,6 +70,8 @@ def work(settings: Settings, /, queues: str | None, log_format: LogFormat, **opt
 
     set_up(log_format, verbose=settings.verbose)
     app = settings.app()
+    if alerts is not None:
+        app.alerts(alerts)
     _hint(app, queues)
     run_worker(lambda: app.worker(queues, **options), app.aclose)
 

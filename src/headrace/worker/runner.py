@@ -11,6 +11,7 @@ from typing import NamedTuple
 from headrace.core.operations import Leave
 from headrace.core.wording import counted
 from headrace.errors import ConfigError, StoreMisconfigured
+from headrace.middleware import beside
 from headrace.worker.execute import Executor
 from headrace.worker.fetch import Fetcher
 from headrace.worker.handover import Handover
@@ -114,6 +115,7 @@ class Worker:
         background = [
             self._keep(part) for part in (self.settler.run, upkeep.rescue, upkeep.prune, upkeep.unhoard, limits.watch)
         ]
+        background += [self._keep(part) for part in beside(shared.middleware, self.id)]
         if self._threaded_heart:
             self.heart.start()
         else:
