@@ -10,6 +10,8 @@ import logging
 
 from headrace.core.operations import Prune, Rescue
 from headrace.core.wording import counted
+from headrace.middleware import notice
+from headrace.signals import WorkerLost
 from headrace.worker.execute import Executor
 from headrace.worker.heartbeat import Heart
 from headrace.worker.retrying import Backoff, until_answered
@@ -53,13 +55,17 @@ class Upkeep:
             await backoff.pause(error, "rescuing jobs of dead workers")
             return
         backoff.reset()
+        lost: dict[str, list[str]] = {}
         for orphan in rescued.jobs:
+            lost.setdefault(orphan.worker, []).append(orphan.id)
             logger.warning(
                 "rescued job %s from worker %s",
                 orphan.id,
                 orphan.worker,
                 extra={"job_id": orphan.id, "queue": orphan.queue},
             )
+        for worker, jobs in lost.items():
+            notice(self._shared.middleware, WorkerLost(worker, tuple(jobs), self._shared.id))
 
     async def prune(self) -> None:
         """Until cancelled."""
