@@ -8,6 +8,7 @@ a pace for as long as jobs are parked for it.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -19,10 +20,14 @@ from headrace.errors import ConfigError
 SECOND = 1_000_000
 REGISTERS = "circuit:"  # before the name of each circuit
 HISTORY = 20  # transitions that are remembered
-HEARD = 200  # reports that are known again
+HEARD = 200  # reports of one generation that are known again
 RECOVERY_US = 5 * SECOND  # calls are let in at a pace until nobody has found parked jobs for so long
 BURST_S = 0.1  # so much of a second's refill may come at once
+PROBE_OFFER_US = SECOND  # while half-open they are offered less often: one who was offered must first come and ask
 MOST = 10_000  # results of the largest window
+KEEP_US = 30 * 24 * 3600 * SECOND  # a circuit that nobody has changed for so long is forgotten, that is: closed
+YEAR_US = 366 * 24 * 3600 * SECOND
+FORCED_KEEP_US = 600 * KEEP_US  # what an operator has forced holds until further notice
 
 State = Literal["closed", "open", "half_open", "forced_open", "forced_closed"]
 Result = Literal["ok", "failed", "slow", "slow_failed", "none"]
@@ -62,14 +67,14 @@ class CircuitPolicy(msgspec.Struct, frozen=True, kw_only=True):
             _check(
                 name, getattr(self, name), 0 < getattr(self, name) <= 1, "a share above 0 and at most 1, such as 0.5"
             )
-        _check("window", self.window, 1 <= self.window <= MOST, f"a whole number from 1 to {MOST}")
-        minimum = self.minimum is None or 1 <= self.minimum <= self.window
+        _check("window", self.window, _whole(self.window, MOST), f"a whole number from 1 to {MOST}")
+        minimum = self.minimum is None or _whole(self.minimum, self.window)
         _check("minimum", self.minimum, minimum, f"a whole number from 1 to {self.window}, the window, or None")
-        slow_after = self.slow_after_us is None or self.slow_after_us > 0
-        _check("slow_after", self.slow_after_us, slow_after, "more than 0, or None")
-        _check("open_for", self.open_us, self.open_us > 0, "more than 0")
-        _check("probes", self.probes, 1 <= self.probes <= MOST, f"a whole number from 1 to {MOST}")
-        _check("refill", self.refill, 0 < self.refill <= 1_000_000, "more than 0 and at most 1,000,000 calls a second")
+        slow_after = self.slow_after_us is None or _whole(self.slow_after_us, YEAR_US)
+        _check("slow_after", self.slow_after_us, slow_after, "microseconds, a whole number, at most a year; or None")
+        _check("open_for", self.open_us, _whole(self.open_us, YEAR_US), "microseconds, a whole number, at most a year")
+        _check("probes", self.probes, _whole(self.probes, MOST), f"a whole number from 1 to {MOST}")
+        _check("refill", self.refill, 1e-6 <= self.refill <= 1e6, "more than 0 and at most 1,000,000 calls a second")
 
     @property
     def least(self) -> int:
@@ -80,6 +85,26 @@ class CircuitPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def verdict_after(self) -> int:
         """How many probes must have come back for a verdict."""
         return min(self.least, self.probes)
+
+    @property
+    def burst(self) -> int:
+        """How many calls may be let in at once while there is a pace: at least one."""
+        return max(1, int(self.refill * BURST_S))
+
+    @property
+    def interval_us(self) -> int:
+        """From one call to the next one while there is a pace."""
+        return math.ceil(SECOND / self.refill)
+
+    @property
+    def burst_us(self) -> int:
+        """How long the next burst takes to come. Parked jobs are offered as often."""
+        return self.burst * self.interval_us
+
+    @property
+    def recovery_us(self) -> int:
+        """How long there is a pace without another offer."""
+        return max(RECOVERY_US, 2 * self.burst_us)
 
 
 class Transition(msgspec.Struct, frozen=True):
@@ -103,10 +128,10 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
     window: str = ""
     permits: dict[str, int] = {}  # of a half-open one: id of the call -> lease until
     results: str = ""
-    heard: tuple[str, ...] = ()
+    heard: tuple[str, ...] = ()  # ids of reports of this generation
+    offered_us: int = 0  # when parked jobs were last offered
     recovering_until_us: int = 0
-    tokens: float = 0.0  # of the recovery: calls that may come in now
-    filled_us: int = 0
+    paced_us: int = 0  # while there is a pace: the time up to which calls have been let in
     history: tuple[Transition, ...] = ()
 
     def moved(self, state: State, now_us: int, why: str, by: str) -> Breaker:
@@ -118,19 +143,21 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
             generation=self.generation + 1,
             since_us=now_us,
             until_us=now_us + self.policy.open_us if state == "open" else 0,
-            heard=self.heard,
             history=(*self.history, step)[-HISTORY:],
         )
 
     def awake(self, now_us: int, by: str) -> Breaker:
-        """Half-open, if it has been open for long enough; permits whose leases are over are gone."""
+        """Half-open, if it has been open for long enough; permits whose leases are over are gone.
+
+        A half-open one whose policy wants fewer probes now may have all its results already, and nobody to tell.
+        """
         breaker = self
         if breaker.state == "open" and now_us >= breaker.until_us:
             breaker = breaker.moved("half_open", now_us, "it has been open for long enough", by)
         if any(until <= now_us for until in breaker.permits.values()):
             living = {id: until for id, until in breaker.permits.items() if until > now_us}
             breaker = replace(breaker, permits=living)
-        return breaker
+        return _judged(breaker, now_us, by) if breaker.state == "half_open" else breaker
 
     @property
     def probes_left(self) -> int:
@@ -141,11 +168,13 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whether calls are let in at a pace."""
         return self.state in ("closed", "forced_closed") and now_us < self.recovering_until_us
 
-    def filled(self, now_us: int) -> Breaker:
-        """With the tokens that have come since the last time."""
-        rate, since = self.policy.refill, max(0, now_us - self.filled_us)
-        most = max(1.0, rate * BURST_S)
-        return replace(self, tokens=min(most, self.tokens + rate * since / SECOND), filled_us=now_us)
+    def paced(self, calls: int, now_us: int) -> tuple[Breaker, int]:
+        """How many of so many calls are let in at the pace; they have taken their part of it."""
+        policy = self.policy
+        since = min(now_us, max(self.paced_us, now_us - policy.burst_us))
+        count = min(calls, (now_us - since) // policy.interval_us)
+        let_in = since + count * policy.interval_us
+        return replace(self, paced_us=let_in) if count or self.paced_us > now_us else self, count
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -192,7 +221,10 @@ class CircuitChange(Change, frozen=True, kw_only=True):
 
 
 class AskCircuit(CircuitChange, frozen=True, kw_only=True):
-    """May these calls be made? Asking again for a probe extends its lease. The answer is an `Admission`."""
+    """May these calls be made? Asking again for a probe extends its lease. The answer is an `Admission`.
+
+    While there is a pace, an answer that was lost has taken its part of it: whoever asks again is another call.
+    """
 
     calls: tuple[str, ...]
     lease_us: int
@@ -201,23 +233,23 @@ class AskCircuit(CircuitChange, frozen=True, kw_only=True):
         """Admit all, none, the probes that are free, or as many as the pace allows."""
         was = decode(body, self.policy)
         breaker = was.awake(now_us, self.by)
+        calls = list(dict.fromkeys(self.calls))
         match breaker.state:
             case "half_open":
-                breaker, admitted = self._probes(breaker, now_us)
+                breaker, admitted = self._probes(breaker, calls, now_us)
             case "open" | "forced_open":
                 admitted = []
             case _ if breaker.recovers(now_us):
-                breaker = breaker.filled(now_us)
-                admitted = list(self.calls[: int(breaker.tokens)])
-                breaker = replace(breaker, tokens=breaker.tokens - len(admitted))
+                breaker, count = breaker.paced(len(calls), now_us)
+                admitted = calls[:count]
             case _:
-                admitted = list(self.calls)
+                admitted = calls
         answer = Admission(self.answered(was, breaker, now_us), frozenset(admitted))
         return _changed(body, was, breaker, answer)
 
-    def _probes(self, breaker: Breaker, now_us: int) -> tuple[Breaker, list[str]]:
-        known = [call for call in self.calls if call in breaker.permits]
-        new = [call for call in dict.fromkeys(self.calls) if call not in breaker.permits][: breaker.probes_left]
+    def _probes(self, breaker: Breaker, calls: list[str], now_us: int) -> tuple[Breaker, list[str]]:
+        known = [call for call in calls if call in breaker.permits]
+        new = [call for call in calls if call not in breaker.permits][: breaker.probes_left]
         leased = dict.fromkeys((*known, *new), now_us + self.lease_us)
         return replace(breaker, permits=breaker.permits | leased) if leased else breaker, known + new
 
@@ -239,8 +271,8 @@ class ReportCalls(CircuitChange, frozen=True, kw_only=True):
         if self.generation == breaker.generation and self.report not in breaker.heard:
             counted = self._counted(breaker)
             if counted is not breaker:
-                counted = replace(counted, heard=(*counted.heard, self.report)[-HEARD:])
-            breaker = _judged(counted, now_us, self.by)
+                heard = (*breaker.heard, self.report)[-HEARD:]
+                breaker = _judged(replace(counted, heard=heard), now_us, self.by)
         return _changed(body, was, breaker, self.answered(was, breaker, now_us))
 
     def _counted(self, breaker: Breaker) -> Breaker:
@@ -256,20 +288,26 @@ class ReportCalls(CircuitChange, frozen=True, kw_only=True):
 
 
 class OfferCalls(CircuitChange, frozen=True, kw_only=True):
-    """Jobs are parked for it: how many may be given back now? The answer is an `Offer`."""
+    """Jobs are parked for it: how many may be given back now? The answer is an `Offer`.
+
+    However many workers ask, one of them is told at a time: what all of them gave back would only be parked again.
+    """
 
     def apply(self, body: bytes | None, now_us: int) -> Changed:
         """As many as would be admitted now. Of a closed circuit, this is what keeps the pace going."""
         was = decode(body, self.policy)
-        breaker = was.awake(now_us, self.by)
-        count = 0
-        if breaker.state == "half_open":
+        breaker, count = was.awake(now_us, self.by), 0
+        since = now_us - breaker.offered_us  # below 0 where a clock was set back, which holds nobody up
+        if breaker.state == "half_open" and not 0 <= since < PROBE_OFFER_US:
             count = breaker.probes_left
-        elif breaker.state in ("closed", "forced_closed"):
+        elif breaker.state in ("closed", "forced_closed") and not 0 <= since < breaker.policy.burst_us:
+            policy = breaker.policy
             if not breaker.recovers(now_us):
-                breaker = replace(breaker, tokens=0.0, filled_us=now_us)
-            breaker = replace(breaker.filled(now_us), recovering_until_us=now_us + RECOVERY_US)
-            count = int(breaker.tokens + breaker.policy.refill * BURST_S)
+                breaker = replace(breaker, paced_us=now_us)
+            breaker = replace(breaker, recovering_until_us=now_us + policy.recovery_us)
+            count = breaker.paced(policy.burst, now_us)[1] + policy.burst  # now, and until the next offer
+        if count:
+            breaker = replace(breaker, offered_us=now_us)
         return _changed(body, was, breaker, Offer(self.answered(was, breaker, now_us), count))
 
 
@@ -324,7 +362,8 @@ def _judged(breaker: Breaker, now_us: int, by: str) -> Breaker:
         if why:
             return breaker.moved("open", now_us, f"probes: {why}", by)
         closed = breaker.moved("closed", now_us, "the probes came back well", by)
-        return replace(closed, recovering_until_us=now_us + RECOVERY_US, filled_us=now_us)
+        recovering = now_us + policy.recovery_us
+        return replace(closed, recovering_until_us=recovering, paced_us=now_us - policy.burst_us)
     return breaker
 
 
@@ -342,9 +381,15 @@ def decode(body: bytes | None, policy: CircuitPolicy | None = None) -> Breaker:
 
 
 def _changed(body: bytes | None, was: Breaker, breaker: Breaker, answer: object) -> Changed:
-    return Changed(body if breaker == was else _encoder.encode(breaker), answer)
+    keep_us = FORCED_KEEP_US if breaker.state.startswith("forced") else KEEP_US + breaker.policy.open_us
+    return Changed(body if breaker == was else _encoder.encode(breaker), answer, keep_us)
 
 
 def _check(name: str, value: object, holds: object, fix: str) -> None:
     if not holds:
         raise ConfigError(f"{name} is {value!r}: use {fix}")
+
+
+def _whole(value: object, most: int) -> bool:
+    """Whether it is a whole number from 1 to `most`."""
+    return isinstance(value, int) and 1 <= value <= most
