@@ -7,6 +7,7 @@ JOBS := auto
 ARGS :=
 DB := sqlite
 export PYTHON
+unexport PYTHONDONTWRITEBYTECODE # the tests start a thousand processes, which would all compile everything anew
 
 .PHONY: help demo test check bench fmt clean venv demo-venv servers-test
 
