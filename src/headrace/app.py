@@ -21,6 +21,7 @@ from headrace.core.unique import Unique
 from headrace.definition import define
 from headrace.drivers.system import IdMaker, SystemClock
 from headrace.errors import ConfigError
+from headrace.failures import FailureApp
 from headrace.observe.mixin import AlertApp
 from headrace.options import RunIn, checked_texts, refuse_unknown
 from headrace.outbox.mixin import EventApp
@@ -43,7 +44,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Headrace(PollApp, EventApp, AlertApp):
+class Headrace(PollApp, EventApp, FailureApp, AlertApp):
     """An app: its store, its tasks, its settings.
 
     Safe to make at import time and to share between threads, event loops and forked processes: the store is

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
-import msgspec
-
-from headrace.core import codec, values
+from headrace.core import values
 from headrace.core.arguments import Arguments
 from headrace.core.backoff import Backoff
 from headrace.core.codec import Envelope
@@ -21,6 +19,7 @@ from headrace.core.retry import Retry
 from headrace.core.unique import Unique
 from headrace.definition import define
 from headrace.errors import ConfigError, InvalidArguments, TaskError
+from headrace.following import Hook, check_names, check_options, told_defaults
 from headrace.options import in_words
 from headrace.sending import Producer
 from headrace.task import Encoded, Task
@@ -32,15 +31,11 @@ HR = TypeVar("HR")
 Check = TypeVar("Check", bound=Callable[..., Any])
 
 RESULT = "result"  # the parameter of `on_final` that takes the final value
-_encoder = msgspec.json.Encoder(enc_hook=values.enc_hook)
 
 
-class Hook(msgspec.Struct, frozen=True):
-    """A task that runs at the end of a poll: which of its arguments it takes, and how."""
+class PollHook(Hook, frozen=True):
+    """A task that runs at the end of a poll."""
 
-    task: Task[..., Any]
-    names: frozenset[str] | None  # None: all
-    defaults: Mapping[str, msgspec.Raw]  # those of the poll that the hook has none for
     result: Arguments | None = None  # checks the final value
 
     def job(self, poll: ClaimedJob, envelope: Envelope, value: object = None) -> NewJob:
@@ -50,28 +45,11 @@ class Hook(msgspec.Struct, frozen=True):
             InvalidArguments: the final value does not fit the hook's `result`.
             PayloadTooLarge: with the final value the job has more than 1 MB.
         """
-        given = values.decode_raw_object(envelope.args)
-        args = {name: raw for name, raw in given.items() if self.names is None or name in self.names}
-        args = {**self.defaults, **args}
+        args = self.chosen(envelope)
         if self.result is not None:
             args |= values.decode_raw_object(self.result.encode((), {RESULT: value}))
-        id = end_id(poll.id, poll.base_us)
-        body = msgspec.json.encode(
-            Envelope(
-                id=id,
-                task=self.task.name,
-                args=msgspec.Raw(msgspec.json.encode(args)),
-                queue=poll.queue,
-                priority=self.task.priority,
-                headers=envelope.headers,
-                tags=envelope.tags,
-                tenant=envelope.tenant,
-                trace=envelope.trace,
-            )
-        )
-        if self.result is not None:  # else it is hardly larger than the poll's own
-            codec.checked(body, self.task.name)
-        return NewJob(id, poll.queue, self.task.name, body, self.task.priority, derived=True)
+        job = self.follower(end_id(poll.id, poll.base_us), poll, envelope, args)
+        return job if self.result is None else self.checked(job)  # else it is hardly larger than the poll's own
 
 
 class Hooks:
@@ -83,8 +61,8 @@ class Hooks:
         """`enter` puts a task into the app."""
         self.enter = enter
         self.check: tuple[Callable[..., Any], tuple[str, ...] | None] | None = None
-        self.final: Hook | None = None
-        self.timeout: Hook | None = None
+        self.final: PollHook | None = None
+        self.timeout: PollHook | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -172,7 +150,7 @@ class PollTask(Task[P, R]):
                 f"{function.__qualname__}() is async and {self.arguments.function_name}() is not: make them the same"
             )
         arguments = Arguments.of(function)
-        self._check_names("pre_check", arguments, ())
+        check_names("pre_check", arguments, self.arguments, (), "poll")
         self.hooks.check = (function, None if arguments.takes_more else arguments.names)
         return function
 
@@ -229,50 +207,24 @@ class PollTask(Task[P, R]):
     def _hook(
         self,
         what: str,
-        before: Hook | None,
+        before: PollHook | None,
         function: Callable[..., Any],
         options: Mapping[str, Any],
         extra: tuple[str, ...],
-    ) -> Hook:
+    ) -> PollHook:
         if before is not None:
             raise ConfigError(f"{self.name} has an {what} already, {before.task.name}: put both into one function")
-        unknown = sorted(set(options) - _OF_HOOKS)
-        if unknown:
-            raise ConfigError(f"{what} takes no {unknown[0]}=: a hook runs in the queue of its poll, once for each")
+        check_options(what, options, "poll")
         task = define(self.producer, function, queue=self.queue, **options)
         arguments = task.arguments
-        self._check_names(what, arguments, extra)
+        check_names(what, arguments, self.arguments, extra, "poll")
         result = None
         if RESULT in extra and RESULT in arguments.types:
             type_ = arguments.types[RESULT]
             result = Arguments(arguments.function_name, {RESULT: type_}, {}, inspect.Parameter.empty)
         names = None if arguments.takes_more else frozenset(arguments.names)
-        own = arguments.defaults
-        defaults = {
-            name: self._default(what, name)
-            for name in self.arguments.defaults
-            if name in arguments.types and name not in own
-        }
-        return Hook(self.hooks.enter(task), names, defaults, result)
-
-    def _check_names(self, what: str, arguments: Arguments, extra: tuple[str, ...]) -> None:
-        known = (*self.arguments.names, *extra)
-        unknown = [name for name in arguments.names if name not in known]
-        if unknown and not self.arguments.takes_more:
-            raise TaskError(
-                f"{what}: {arguments.function_name}() takes {unknown[0]!r}, which the poll does not have: it may take "
-                f"{', '.join(known) or 'no arguments'}"
-            )
-
-    def _default(self, what: str, name: str) -> msgspec.Raw:
-        """A default of the poll's never travels, so where the hook has none, it is told."""
-        try:
-            return msgspec.Raw(_encoder.encode(self.arguments.defaults[name]))
-        except (TypeError, ValueError, RecursionError, OverflowError) as error:
-            raise TaskError(
-                f"{what}: {name!r} may be missing, and its default in {self.arguments.function_name}() has no JSON "
-                f"form ({error}): give it a default here too"
-            ) from error
+        defaults = told_defaults(what, arguments, self.arguments)
+        return PollHook(self.hooks.enter(task), names, defaults, result)
 
     # -- making jobs
 
@@ -288,9 +240,6 @@ class PollTask(Task[P, R]):
         if start_us is None or end_us is None:  # a moment: how far off it is, the store alone knows
             return 0
         return max(0, min(first_us, (end_us - start_us - later_us) // 2))
-
-
-_OF_HOOKS = frozenset({"name", "aliases", "priority", "retry", "timeout", "keep", "log"})
 
 
 def define_poll(

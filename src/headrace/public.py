@@ -2,14 +2,19 @@
 
 from headrace.app import Headrace
 from headrace.calls import Job
+from headrace.circuitlooks import CircuitInfo
+from headrace.circuits import Circuit
 from headrace.context import JobContext, current_job
 from headrace.core.backoff import Exponential, Fixed, Listed, Stepped
+from headrace.core.budget import RetryBudget
+from headrace.core.failures import FailedFilter, Failure
 from headrace.core.once import Once
 from headrace.core.retry import Retry
 from headrace.core.states import State
 from headrace.core.unique import Unique
 from headrace.core.verdict import Cancel, Fail, Pending, RetryIn, Snooze
 from headrace.errors import (
+    CircuitOpen,
     ConfigError,
     EnvelopeError,
     HeadraceError,
@@ -39,10 +44,15 @@ from headrace.task import Task
 
 __all__ = [
     "Cancel",
+    "Circuit",
+    "CircuitInfo",
+    "CircuitOpen",
     "ConfigError",
     "EnvelopeError",
     "Exponential",
     "Fail",
+    "FailedFilter",
+    "Failure",
     "Fixed",
     "Headrace",
     "HeadraceError",
@@ -64,6 +74,7 @@ __all__ = [
     "Pending",
     "PollTask",
     "Retry",
+    "RetryBudget",
     "RetryIn",
     "RolledBack",
     "Snooze",

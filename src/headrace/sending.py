@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from headrace.core.operations import Enqueue, Enqueued, NewJob
@@ -29,6 +29,15 @@ class Producer(Protocol):
     @property
     def rng(self) -> random.Random:
         """Spreads the first queries of polls."""
+        ...
+
+    @property
+    def code_version(self) -> str | None:
+        """Of the application's code, where it has one: jobs note it."""
+        ...
+
+    def hook_failed(self, task: Any, function: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+        """Have the task of `function` run when a job of `task` has failed."""
         ...
 
     def new_id(self) -> str:

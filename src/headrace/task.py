@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 
@@ -37,6 +37,8 @@ from headrace.sending import Producer, refuse_in_loop
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the established short name for a return type
+HP = ParamSpec("HP")
+HR = TypeVar("HR")
 
 Encoded = tuple[bytes, str | None, str | None]
 """A call's arguments, its unique key and its once key."""
@@ -87,6 +89,27 @@ class Task(Generic[P, R]):
     def __wrapped__(self) -> Callable[P, R]:
         """For `inspect.signature` and documentation tools."""
         return self.function
+
+    @overload
+    def on_failed(self, function: Callable[HP, HR], /) -> Task[HP, HR]: ...
+
+    @overload
+    def on_failed(self, /, **options: Any) -> Callable[[Callable[HP, HR]], Task[HP, HR]]: ...
+
+    def on_failed(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """`@t.on_failed` or `@t.on_failed(retry=..., ...)`: a task that runs when a job of this one has failed.
+
+        It is enqueued in the same atomic step, into the same queue, whatever the reason; again when a replay fails.
+        It takes a `Failure`, and those of the job's arguments that it names. Options are name, aliases, priority,
+        retry, timeout, keep and log, as of `@app.task`.
+
+        Raises:
+            ConfigError: there is one already, this task is a hook itself, or an option is out of range.
+            TaskError: it takes an argument that the task does not have.
+        """
+        if function is None:
+            return lambda decorated: self.producer.hook_failed(self, decorated, options)
+        return self.producer.hook_failed(self, function, options)
 
     @in_words("using")
     def using(
@@ -271,6 +294,7 @@ class Task(Generic[P, R]):
                 deadline_in_us=deadline.in_us,
                 deadline_at_us=deadline.at_us,
                 timeout_us=sending.timeout_us,
+                code_version=self.producer.code_version,
                 unique_until=unique.until if unique else None,
                 unique_us=unique.lifetime_us if unique else None,
             )

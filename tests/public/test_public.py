@@ -12,6 +12,8 @@ PUBLIC: tuple[str, ...] = (
     "EnvelopeError",
     "Exponential",
     "Fail",
+    "FailedFilter",
+    "Failure",
     "Fixed",
     "Headrace",
     "HeadraceError",

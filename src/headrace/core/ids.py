@@ -52,8 +52,11 @@ def following(id: str, ending: str, moment_us: int) -> str:
     An id of ours is never used again. One that somebody has chosen may be, once its tombstone is over, while what
     followed from the one before is still kept: there `moment_us`, of its enqueue, tells the two apart.
     """
-    if not _UUID7.match(id):
-        ending = f"{ending}-{moment_us}"
+    return with_ending(id, ending if _UUID7.match(id) else f"{ending}-{moment_us}")
+
+
+def with_ending(id: str, ending: str) -> str:
+    """That id and `ending`, or a digest in place of what is too long."""
     room = MOST - len(ending)
     if len(id) > room:
         digest = hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]

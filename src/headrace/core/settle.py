@@ -70,6 +70,7 @@ class _Case(msgspec.Struct, frozen=True):
     now_us: int
     worker: str
     rng: Random
+    version: str
 
     def outcome(self, state: State, reason: str, trail: Trail, *, delay_us: int = 0) -> Outcome:
         """One that goes back may end cancelled instead, and is kept as if it had been cancelled here."""
@@ -80,7 +81,7 @@ class _Case(msgspec.Struct, frozen=True):
     def mishap(self, text: ErrorText, started_us: int | None = None, *, timeout: bool = False) -> Mishap:
         kind: Literal["timeout", "error"] = "timeout" if timeout else "error"
         attempt = self.trail.attempts + 1
-        return Mishap(kind, self.now_us, attempt, self.worker, *text, started_us=started_us)
+        return Mishap(kind, self.now_us, attempt, self.worker, *text, started_us=started_us, version=self.version)
 
     def decision(self, verdict: Verdict, started_us: int | None = None) -> Mishap:
         """A verdict as an entry of the history: its `why` is the message."""
@@ -94,15 +95,25 @@ class _Case(msgspec.Struct, frozen=True):
 
 
 def conclude(
-    job: ClaimedJob, trail: Trail, ending: Ending, policy: Policy, *, now_us: int, worker: str, rng: Random
+    job: ClaimedJob,
+    trail: Trail,
+    ending: Ending,
+    policy: Policy,
+    *,
+    now_us: int,
+    worker: str,
+    rng: Random,
+    version: str = "",
 ) -> Outcome:
     """What becomes of `job`. `now_us` is the store's now; `trail` is what the job remembers of earlier claims.
+
+    `version`: of the code that ran it.
 
     A success leaves the trail as it is. An error, a timeout or a verdict drops the frames of its exception.
     """
     if type(ending) is Succeeded:
         return Outcome(job.id, job.queue, job.token, State.SUCCEEDED, 0, None, policy.keep_us)
-    case = _Case(job, trail, policy, now_us, worker, rng)
+    case = _Case(job, trail, policy, now_us, worker, rng, version)
     match ending:
         case Raised():
             return _raised(case, ending)

@@ -13,6 +13,9 @@ import msgspec
 HISTORY = 10  # entries kept per job, the newest
 TEXT = 2_000  # characters kept of a message
 TRACEBACK = 8_000  # characters kept of a traceback: its end says most
+EDITS = 10  # corrections of its arguments kept per job, the newest
+DIFFERENCES = 20  # arguments whose change is kept of each, and
+VALUE = 500  # so many characters of each value
 
 # Checked on decoding, like the types: arithmetic on them cannot fail
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
@@ -22,7 +25,7 @@ Moment = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999_999)]  # micro
 class Mishap(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of a job's history. `pending`: an upstream's answer that was not final, which is no trouble.
 
-    `attempt` counts the answers there, else the attempts.
+    `attempt` counts the answers there, else the attempts. `version`: of the code of that worker, where it has one.
     """
 
     kind: Literal["error", "timeout", "crash", "pending"]
@@ -33,6 +36,24 @@ class Mishap(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str = ""
     traceback: str = ""
     started_us: Moment | None = None
+    version: str = ""
+
+
+class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How one argument was changed: its values as JSON, cut where they are long; None where there was or is none."""
+
+    name: str
+    was: str | None = None
+    now: str | None = None
+
+
+class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One correction of a failed job's arguments: when on the store's clock, by whom, why, and what."""
+
+    at_us: Moment
+    by: str
+    why: str
+    diff: tuple[Difference, ...] = ()
 
 
 class Trail(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -57,6 +78,7 @@ class Trail(msgspec.Struct, frozen=True, omit_defaults=True):
     started: bool = False  # its handler began at least once, whatever came of it
     polls: Count = 0
     history: tuple[Mishap, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
     @property
     def has_started(self) -> bool:
@@ -66,6 +88,14 @@ class Trail(msgspec.Struct, frozen=True, omit_defaults=True):
     def with_mishap(self, mishap: Mishap) -> Trail:
         """A copy with one entry more, the oldest dropped beyond `HISTORY`."""
         return msgspec.structs.replace(self, history=(*self.history, mishap)[-HISTORY:])
+
+    def with_edit(self, edit: Edit) -> Trail:
+        """A copy with one correction more, the oldest dropped beyond `EDITS`, and bounded like all of it."""
+        diff = tuple(
+            Difference(clean(one.name, VALUE), _cut(one.was), _cut(one.now)) for one in edit.diff[:DIFFERENCES]
+        )
+        kept = Edit(edit.at_us, clean(edit.by, VALUE), clean(edit.why, TEXT), diff)
+        return msgspec.structs.replace(self, edits=(*self.edits, kept)[-EDITS:])
 
 
 _encoder = msgspec.json.Encoder()
@@ -104,9 +134,13 @@ def released(raw: bytes | None) -> bytes:
 
 
 def replayed(raw: bytes | None) -> bytes:
-    """The trail after an operator made a failed job ready again: counts reset, history kept."""
+    """The trail after an operator made a failed job ready again: counts reset, history and corrections kept."""
     trail = decode(raw)
-    return encode(Trail(replays=trail.replays + 1, history=trail.history))
+    return encode(Trail(replays=trail.replays + 1, history=trail.history, edits=trail.edits))
+
+
+def _cut(value: str | None) -> str | None:
+    return None if value is None else clean(value, VALUE)
 
 
 def clean(text: str, limit: int, *, keep_end: bool = False) -> str:

@@ -10,6 +10,7 @@ from headrace.core import endings, settle, trail
 from headrace.core.operations import Outcome
 from headrace.core.states import State
 from headrace.worker.completed import committed, tell_afterwards, undone
+from headrace.worker.failing import tell_hooks
 from headrace.worker.once import end_record
 from headrace.worker.polls import follow
 from headrace.worker.report import tell
@@ -46,10 +47,13 @@ class Reporter:
             now_us=shared.store_time.now_us(),
             worker=shared.id,
             rng=shared.rng,
+            version=shared.version,
         )
         if work.task is not None and work.task.poll is not None:
-            return follow(work, ending, outcome)
-        return outcome if work.guard is None else end_record(work, ending, outcome)
+            outcome = follow(work, ending, outcome)
+        elif work.guard is not None:
+            outcome = end_record(work, ending, outcome)
+        return outcome if outcome.state is not State.FAILED else tell_hooks(shared.hooks, work, ending, outcome)
 
     def report(self, work: Work, outcome: Outcome, said: str = "", *, stored: bool = False) -> None:
         """Once for each claim. `stored`: its handler has put the outcome into the store itself."""

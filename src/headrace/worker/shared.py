@@ -12,6 +12,7 @@ from headrace.core import codec, settle
 from headrace.core.ports import Driver
 from headrace.core.retry import Retry
 from headrace.errors import UnreadableEnvelope
+from headrace.failures import FailureHooks
 from headrace.middleware import Middleware, checked
 from headrace.worker.options import WorkerOptions
 from headrace.worker.steps import Tasks
@@ -32,6 +33,8 @@ class Host(Protocol):
     def rng(self) -> random.Random: ...
     @property
     def config(self) -> Config: ...
+    @property
+    def failure_hooks(self) -> FailureHooks: ...
 
 
 class Shared:
@@ -44,6 +47,8 @@ class Shared:
         self.tasks: Tasks = app.tasks
         self.middleware: Sequence[Middleware] = checked(app.middleware)
         self.rng: random.Random = app.rng
+        self.hooks = app.failure_hooks
+        self.version = app.config.version or ""
         self.lease_us = app.config.lease_us
         self.heartbeat_s = app.config.heartbeat_s
         self._certain_s = self.lease_us / 1_000_000 - self.heartbeat_s
