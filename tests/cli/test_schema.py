@@ -20,6 +20,7 @@ from headrace.cli import run
 from headrace.core import operations as ops
 from headrace.core.once_records import LookOnce
 from headrace.core.outbox import ViewOutbox
+from headrace.core.registers import LookRegisters
 from headrace.errors import ConfigError
 from headrace.migrations import latest, statements
 from tests.cli.conftest import Result
@@ -145,6 +146,8 @@ def test_an_upgrade_keeps_the_jobs_of_each_released_version(place: Place, versio
     assert (record and (record.state, record.owner, record.result)) == (
         ("done", "of-version-3", b"17") if version > 2 else None
     )
+    registers = [(view.name, view.body) for view in place.app.driver.run(LookRegisters())]
+    assert registers == ([("circuit:bank", b"{}")] if version > 3 else [])
 
 
 @pytest.mark.parametrize("version", range(KNOWN + 1))
@@ -165,11 +168,11 @@ def test_down_and_up_again_keeps_the_jobs(place: Place) -> None:
     place.release(KNOWN)
     refused = place("downgrade", "--to", "1")
     assert (refused.code, "--yes" in refused.err) == (1, True)
-    assert "would lose 1 once record, 1 event\n" in refused.out
+    assert "would lose 1 register, 1 once record, 1 event\n" in refused.out
     assert place.check()["version"] == KNOWN
     done = place("downgrade", "--to", "1", "--yes")
     assert (done.code, "has version 1 of the schema" in done.out) == (0, True)
-    assert "deleted: 1 once record, 1 event" in done.out
+    assert "deleted: 1 register, 1 once record, 1 event" in done.out
     assert place.check()["state"] == "older"
     assert place("downgrade", "--to", "1").out.strip().endswith("which is not above 1")
     assert place("upgrade").code == 0
@@ -269,7 +272,7 @@ def test_a_user_without_rights_needs_none_where_the_schema_is_current(
 
 
 @pytest.mark.parametrize("place", ["mysql"], indirect=True)
-@pytest.mark.parametrize("after", range(1, 8))
+@pytest.mark.parametrize("after", range(1, 11))
 def test_a_downgrade_that_was_left_half_done_is_no_harm(place: Place, after: int) -> None:
     """DDL commits by itself there: a crash may leave any number of its steps done."""
     assert place("upgrade").code == 0

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from headrace.core import operations as ops
+from headrace.core.parking import Unpark
 from headrace.core.states import State
 
 GAP_S = 0.01  # an idle worker picks jobs up in a few milliseconds, also where several come in a second
@@ -79,7 +80,7 @@ def queues_of(operation: object, answer: object) -> set[str]:
             }
         case _, ops.Rescued(jobs=orphans):
             queues = {orphan.queue for orphan in orphans}
-        case ops.Claim() | ops.Beat() | ops.Leave() | ops.Promote(), _:
+        case ops.Claim() | ops.Beat() | ops.Leave() | ops.Promote() | Unpark(), _:
             queues = set(operation.queues)
         case _:
             queues = {EVERYBODY}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from headrace.core import operations as ops
+from headrace.core.parking import Unpark
 from headrace.core.ringing import rings
 from headrace.drivers.run import run
 from headrace.drivers.sqlite.checkpoint import Checkpointer
@@ -134,7 +135,7 @@ def queues_of(operation: object) -> Iterable[str] | None:
             return {job.queue for job in jobs}
         case ops.Settle(outcomes=outcomes):
             return {outcome.queue for outcome in outcomes}
-        case ops.Claim(queues=queues):
+        case ops.Claim(queues=queues) | Unpark(queues=queues):
             return queues
         case ops.Operation(rung=str(queue)):
             return (queue,)

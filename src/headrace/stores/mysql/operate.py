@@ -1,4 +1,4 @@
-"""Plans of operators who act: cancel, replay, forget, prune."""
+"""Plans of operators who act: cancel, replay, edit, forget, prune."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from headrace.core import trail
 from headrace.core.states import State
 from headrace.stores.mysql.enqueue import DRAW, draw, find_holders
 from headrace.stores.mysql.once import forget as forget_once
+from headrace.stores.mysql.parking import leave
+from headrace.stores.mysql.registers import forget as forget_registers
 from headrace.stores.mysql.settle import cancel_waiting, forget_gone
 from headrace.stores.mysql.text import held, raised, raw, steps, text
 from headrace.stores.plan import Plan, Statement
@@ -28,6 +30,8 @@ def cancel(op: ops.Cancel, now: int) -> Plan[Literal["cancelled", "requested", "
     if text(state) == State.RUNNING:
         yield Statement("operate.ask", {"id": id})
         return "requested"
+    if text(state) == State.PARKED:
+        yield leave([id])
     yield from cancel_waiting(id, (token, derived), op, now)
     return "cancelled"
 
@@ -38,15 +42,15 @@ def replay(op: ops.Replay, now: int) -> Plan[ops.Replayed]:
     number = yield from draw()
     first = number * DRAW
     for some in steps(op.ids):
-        yield from _replay_some(some, first, now, answer)
+        yield from _replay_some(some, op.before_us, first, now, answer)
         first += len(some)
     return answer
 
 
-def _replay_some(ids: Sequence[str], first: int, now: int, answer: ops.Replayed) -> Plan[None]:
+def _replay_some(ids: Sequence[str], before: int, first: int, now: int, answer: ops.Replayed) -> Plan[None]:
     found = sorted({raw(id) for id in ids})
     states = {text(id): text(state) for id, state in (yield Statement("operate.states", {"ids": found}))}
-    ended = {text(id): row for id, *row in (yield Statement("operate.replayable", {"ids": found}))}
+    ended = {text(id): row for id, *row in (yield Statement("operate.replayable", {"ids": found, "before": before}))}
     states |= {id: text(row[0]) for id, row in ended.items()}
     rows: dict[str, dict[str, Any]] = {}
     keys: dict[bytes, str] = {}
@@ -93,6 +97,15 @@ def _move(rows: dict[str, dict[str, Any]], keys: dict[bytes, str], answer: ops.R
         yield Statement("operate.delete_gone", params)
 
 
+def edit(op: ops.Edit, now: int) -> Plan[bool]:
+    """Where the job is still as it was seen, or is as it shall be."""
+    job = {"id": raw(op.id), "queue": raw(op.queue), "was": op.was, "body": op.body}
+    if not (yield Statement("operate.editable", job)):
+        return False
+    yield Statement("operate.edit", {"id": job["id"], "body": op.body, "trail": op.trail}, mute=True)
+    return True
+
+
 def forget(op: ops.Forget, now: int) -> Plan[int]:
     """Delete ended jobs and the memory of their ids."""
     count = 0
@@ -106,9 +119,10 @@ def forget(op: ops.Forget, now: int) -> Plan[int]:
 
 
 def prune(op: ops.Prune, now: int) -> Plan[ops.Pruned]:
-    """Delete what is over: tombstones, kept jobs, once records, and failed ones by age and number, the oldest first."""
+    """Delete what is over: tombstones, kept jobs, records, and failed jobs by age and number, the oldest first."""
     yield from forget_gone(-(2**62), now, op.limit)
     yield from forget_once(now, op.limit)
+    yield from forget_registers(now, op.limit)
     yield from _delete((yield Statement("operate.old_kept", {"now": now, "limit": op.limit})))
     left = yield Statement("operate.left", {"now": now})
     failed, more = yield from _prune_failed(op, now)

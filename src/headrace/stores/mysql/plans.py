@@ -7,11 +7,25 @@ from typing import Any, TypeVar, cast
 
 from headrace.core import operations as ops
 from headrace.core.once_records import TakeOnce
+from headrace.core.registers import Amend, LookRegisters
 from headrace.core.transactions import Completed, Installation
 from headrace.errors import ConfigError
 from headrace.stores.contract import Features, Now
 from headrace.stores.installation import installation
-from headrace.stores.mysql import claim, enqueue, inspect, lease, look, once, operate, outbox, schema, settle
+from headrace.stores.mysql import (
+    claim,
+    enqueue,
+    inspect,
+    lease,
+    look,
+    once,
+    operate,
+    outbox,
+    parking,
+    registers,
+    schema,
+    settle,
+)
 from headrace.stores.mysql.heads import Heads
 from headrace.stores.mysql.watch import Watch
 from headrace.stores.plan import Plan, Statement
@@ -26,6 +40,7 @@ LONGEST_PREFIX = 48  # a table's name may have 64 characters
 TIMED: Mapping[type[Any], Callable[[Any, int | None], Plan[Any]]] = {
     ops.Enqueue: enqueue.enqueue,
     TakeOnce: once.take,
+    Amend: registers.amend,
 }
 HOT: Mapping[type[Any], Callable[[Any, int | None, Heads], Plan[Any]]] = {
     ops.Claim: claim.claim,
@@ -38,6 +53,7 @@ PLANS: Mapping[type[Any], Callable[[Any, int], Plan[Any]]] = {
     ops.Rescue: lease.rescue,
     ops.Cancel: operate.cancel,
     ops.Replay: operate.replay,
+    ops.Edit: operate.edit,
     ops.Forget: operate.forget,
     ops.Prune: operate.prune,
     ops.Get: look.get,
@@ -47,6 +63,8 @@ PLANS: Mapping[type[Any], Callable[[Any, int], Plan[Any]]] = {
     ops.Inspect: inspect.inspect,
     **once.PLANS,
     **outbox.PLANS,
+    **parking.PLANS,
+    LookRegisters: registers.look,
     Completed: settle.completed,
     Installation: installation,
 }

@@ -9,7 +9,7 @@ from headrace.core import operations as ops
 from headrace.core.states import TERMINAL, State
 from headrace.core.transactions import Committed, Completed
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
-from headrace.stores.mysql import once
+from headrace.stores.mysql import once, parking
 from headrace.stores.mysql.enqueue import enqueue
 from headrace.stores.mysql.heads import Heads
 from headrace.stores.mysql.text import raised, raw, shortened, steps
@@ -17,6 +17,7 @@ from headrace.stores.plan import Plan, Statement
 
 # Tombstones are kept this much longer than promised, against a clock that is set back.
 CLOCK_MARGIN_US = 60 * 1_000_000
+PARKED = raw(State.PARKED.value)
 SWEEP_FROM = 16  # a settle of fewer jobs clears old tombstones away only once in so many times
 
 Running = dict[bytes, tuple[int, int, int]]  # id -> (token, whether somebody asked to cancel, whether it is derived)
@@ -160,6 +161,8 @@ def end_claims(outcomes: Sequence[ops.Outcome], running: Running, now: int) -> P
         yield from _end(ending, now)
     if returning:
         yield Statement("settle.back", many=returning, mute=True)
+        if parked := [row["id"] for row in returning if row["state"] == PARKED]:
+            yield parking.enter(parked)
     yield from holders.end(ends, now)
     return answers
 

@@ -16,7 +16,7 @@ ROWS = 1_000  # rows of one statement
 STEP_BYTES = 2_000_000  # of one statement's bodies; they travel as hexadecimal digits, and a packet may hold 16 MB
 
 LONGEST = {"id": 800, "queue": 255, "task": 1000, "unique key": 2000, "worker": 255}  # bytes; the columns' widths
-LONGEST |= {"once scope": 1000, "once key": 2000, "owner": 800}
+LONGEST |= {"once scope": 1000, "once key": 2000, "owner": 800, "register": 300}
 LONGEST_REASON = 1000
 MOST_TOKEN = 2**63 - 1
 

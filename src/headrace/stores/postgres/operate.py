@@ -1,4 +1,4 @@
-"""Plans of operators who act: cancel, replay, forget, prune. Each is one transaction."""
+"""Plans of operators who act: cancel, replay, edit, forget, prune. Each is one transaction."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def replay(op: ops.Replay, now: int | None) -> Plan[ops.Replayed]:
     answer = ops.Replayed([], {})
     moment = (yield Statement("operate.now", {"now": now}))[0][0]
     for some in batches(op.ids):
-        yield from _replay_some(some, moment, answer)
+        yield from _replay_some(some, op.before_us, moment, answer)
     return answer
 
 
-def _replay_some(ids: Sequence[str], now: int, answer: ops.Replayed) -> Plan[None]:
+def _replay_some(ids: Sequence[str], before: int, now: int, answer: ops.Replayed) -> Plan[None]:
     params = {"ids": sorted(set(ids))}
-    ended = {row[0]: row[1:] for row in (yield Statement("operate.replayable", params))}
+    ended = {row[0]: row[1:] for row in (yield Statement("operate.replayable", params | {"before": before}))}
     states: dict[str, str] = dict((yield Statement("operate.states", params)))
     states |= {id: row[0] for id, row in ended.items()}
     failed = [id for id, row in ended.items() if row[0] == State.FAILED]
@@ -88,6 +88,12 @@ def _holders(keys: Sequence[tuple[str, str]]) -> Plan[dict[tuple[str, str], str]
     return {(queue, key): id for queue, key, id in (yield Statement("operate.holders", params))}
 
 
+def edit(op: ops.Edit, now: int | None) -> Plan[bool]:
+    """Where the job is still as it was seen, or is as it shall be."""
+    job = {"id": op.id, "queue": op.queue, "was": op.was, "body": op.body, "trail": op.trail}
+    return bool((yield Statement("operate.edit", job, alone=True)))
+
+
 def forget(op: ops.Forget, now: int | None) -> Plan[int]:
     """Delete ended jobs and the memory of their ids."""
     deleted = 0
@@ -100,11 +106,12 @@ def forget(op: ops.Forget, now: int | None) -> Plan[int]:
 
 
 def prune(op: ops.Prune, now: int | None) -> Plan[ops.Pruned]:
-    """Delete what is over: tombstones, kept jobs, once records, and failed ones by age and number, the oldest first."""
+    """Delete what is over: tombstones, kept jobs, records, and failed jobs by age and number, the oldest first."""
     moment = (yield Statement("operate.now", {"now": now}))[0][0]
     yield Statement("operate.prune_gone", {"now": moment, "limit": op.limit})
     yield Statement("operate.prune_kept", {"now": moment, "limit": op.limit})
     yield Statement("once.prune", {"now": moment, "limit": op.limit})
+    yield Statement("registers.prune", {"now": moment, "limit": op.limit})
     left = yield Statement("operate.left", {"now": moment})
     failed, more = yield from _prune_failed(op, moment)
     return ops.Pruned(failed, more or bool(left[0][0]))

@@ -10,7 +10,20 @@ from headrace.core.transactions import Completed, Installation
 from headrace.stores.contract import Features, Now
 from headrace.stores.installation import installation
 from headrace.stores.plan import Plan
-from headrace.stores.postgres import claim, enqueue, inspect, lease, look, once, operate, outbox, schema, settle
+from headrace.stores.postgres import (
+    claim,
+    enqueue,
+    inspect,
+    lease,
+    look,
+    once,
+    operate,
+    outbox,
+    parking,
+    registers,
+    schema,
+    settle,
+)
 from headrace.stores.postgres.heads import Heads
 from headrace.stores.schema import Schema
 from headrace.stores.statements import DEFAULT_PREFIX, downgrades, load, migrations
@@ -22,6 +35,7 @@ PLANS: Mapping[type[Any], Callable[[Any, int | None], Plan[Any]]] = {
     ops.Promote: enqueue.promote,
     ops.Cancel: operate.cancel,
     ops.Replay: operate.replay,
+    ops.Edit: operate.edit,
     ops.Forget: operate.forget,
     ops.Prune: operate.prune,
     ops.Get: look.get,
@@ -31,6 +45,8 @@ PLANS: Mapping[type[Any], Callable[[Any, int | None], Plan[Any]]] = {
     ops.Inspect: inspect.inspect,
     **once.PLANS,
     **outbox.PLANS,
+    **parking.PLANS,
+    **registers.PLANS,
     Completed: settle.completed,
     Installation: installation,
 }

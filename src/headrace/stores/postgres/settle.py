@@ -160,7 +160,7 @@ def _settle(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> P
         "states": [outcome.state.value for outcome in outcomes],
         "delays": [outcome.delay_us for outcome in outcomes],
         "keeps": [outcome.keep_us for outcome in outcomes],
-        "reasons": [_storable(outcome.reason) for outcome in outcomes],
+        "reasons": [storable(outcome.reason) for outcome in outcomes],
         "trails": [outcome.trail for outcome in outcomes],
     }
     rows = yield Statement("settle.settle", params, alone=True)
@@ -178,6 +178,6 @@ def _claims(outcomes: Sequence[ops.Outcome], now: int | None, heads: Heads) -> d
     } | LIVES
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """An outcome must not be refused for its reason: what PostgreSQL cannot store becomes a mark."""
     return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")

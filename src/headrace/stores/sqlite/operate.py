@@ -1,4 +1,4 @@
-"""Plans of operators who act: cancel, replay, forget, prune."""
+"""Plans of operators who act: cancel, replay, edit, forget, prune."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def replay(op: ops.Replay, now: int) -> Plan[ops.Replayed]:
     """Move failed jobs back to the line, each once, skipping those whose unique key another job holds (B135)."""
     answer = ops.Replayed([], {})
     for some, params in by_id(op.ids, str):
-        yield from _replay_some(some, params, now, answer)
+        yield from _replay_some(some, params | {"before": op.before_us}, now, answer)
     return answer
 
 
@@ -70,6 +70,13 @@ def _move(rows: list[tuple[Any, ...]], ids: list[str]) -> Plan[None]:
         yield Statement("operate.delete_gone", params)
 
 
+def edit(op: ops.Edit, now: int) -> Plan[bool]:
+    """Where the job is still as it was seen, or is as it shall be."""
+    job = {"id": op.id, "queue": op.queue, "was": op.was, "body": op.body, "trail": op.trail}
+    rows = yield Statement("operate.edit", job)
+    return bool(rows)
+
+
 def forget(op: ops.Forget, now: int) -> Plan[int]:
     """Delete ended jobs and the memory of their ids."""
     deleted: list[str] = []
@@ -81,10 +88,11 @@ def forget(op: ops.Forget, now: int) -> Plan[int]:
 
 
 def prune(op: ops.Prune, now: int) -> Plan[ops.Pruned]:
-    """Delete what is over: tombstones, kept jobs, once records, and failed ones by age and number, the oldest first."""
+    """Delete what is over: tombstones, kept jobs, records, and failed jobs by age and number, the oldest first."""
     yield Statement("operate.prune_gone", {"now": now, "limit": op.limit})
     yield Statement("operate.prune_kept", {"now": now, "limit": op.limit})
     yield Statement("once.prune", {"now": now, "limit": op.limit})
+    yield Statement("registers.prune", {"now": now, "limit": op.limit})
     left = yield Statement("operate.left", {"now": now})
     failed, more = yield from _prune_failed(op, now)
     return ops.Pruned(failed, more or bool(left[0][0]))

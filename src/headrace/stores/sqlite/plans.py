@@ -11,7 +11,21 @@ from headrace.stores.contract import Features, Now
 from headrace.stores.installation import installation
 from headrace.stores.plan import Plan, Statement
 from headrace.stores.schema import Schema
-from headrace.stores.sqlite import claim, enqueue, inspect, lease, look, mend, once, operate, outbox, schema, settle
+from headrace.stores.sqlite import (
+    claim,
+    enqueue,
+    inspect,
+    lease,
+    look,
+    mend,
+    once,
+    operate,
+    outbox,
+    parking,
+    registers,
+    schema,
+    settle,
+)
 from headrace.stores.statements import DEFAULT_PREFIX, downgrades, load, migrations
 
 R = TypeVar("R")
@@ -28,6 +42,7 @@ PLANS: Plans = {
     ops.Rescue: lease.rescue,
     ops.Cancel: operate.cancel,
     ops.Replay: operate.replay,
+    ops.Edit: operate.edit,
     ops.Forget: operate.forget,
     ops.Prune: operate.prune,
     ops.Get: look.get,
@@ -37,6 +52,8 @@ PLANS: Plans = {
     ops.Inspect: inspect.inspect,
     **once.PLANS,
     **outbox.PLANS,
+    **parking.PLANS,
+    **registers.PLANS,
     Completed: settle.completed,
     Installation: installation,
 }

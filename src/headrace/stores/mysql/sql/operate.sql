@@ -1,4 +1,4 @@
--- Operators act: cancel, replay, forget, prune.
+-- Operators act: cancel, replay, edit, forget, prune.
 
 -- name: find
 select state, token, cancel, derived from headrace_jobs where id = :id for update;
@@ -14,7 +14,9 @@ update headrace_jobs set cancel = 1 where id = :id;
 select id, state from headrace_jobs where id in :ids;
 
 -- name: replayable
-select id, state, queue, token, unique_key, trail from headrace_ended force index (primary) where id in :ids for update;
+-- One that failed at :before or later has been replayed since.
+select id, case when state = 'failed' and finished_us >= :before then 'failed again' else state end,
+    queue, token, unique_key, trail from headrace_ended force index (primary) where id in :ids for update;
 
 -- name: replay
 -- The same job again: id, options and unique key. One whose key another job holds stays where it is.
@@ -30,6 +32,13 @@ on duplicate key update id = headrace_jobs.id;
 -- name: replayed
 select id, place from headrace_jobs where id in :ids;
 
+-- name: editable
+select 1 from headrace_ended force index (primary)
+where id = :id and queue = :queue and state = 'failed' and body in (:was, :body) for update;
+
+-- name: edit
+update headrace_ended set body = :body, trail = :trail where id = :id;
+
 -- name: ended
 select id from headrace_ended force index (primary) where id in :ids for update;
 
@@ -44,10 +53,11 @@ select id from headrace_ended force index (kept)
 where keep_until_us <= :now order by keep_until_us, id limit :limit for update skip locked;
 
 -- name: left
--- Whether tombstones, kept jobs or once records are left whose time is over.
+-- Whether tombstones, kept jobs, once records or registers are left whose time is over.
 select exists (select 1 from headrace_gone where until_us <= :now)
     or exists (select 1 from headrace_ended where keep_until_us <= :now)
-    or exists (select 1 from headrace_once where until_us <= :now);
+    or exists (select 1 from headrace_once where until_us <= :now)
+    or exists (select 1 from headrace_registers where until_us <= :now);
 
 -- name: count_failed
 -- All failed jobs of a filter, and those that ended before a moment.

@@ -1,4 +1,4 @@
--- Operators act: cancel, replay, forget, prune.
+-- Operators act: cancel, replay, edit, forget, prune.
 
 -- name: find
 -- The moment, and where a job stands, locked there: a claim or a settle that is under way ends first.
@@ -50,7 +50,9 @@ select id, state from headrace_jobs where id = any (:ids::text[]);
 
 -- name: replayable
 -- Locked in one order, so that two replays of the same jobs wait for each other.
-select id, state, queue, token, unique_key, trail from headrace_ended
+-- One that failed at :before or later has been replayed since.
+select id, case when state = 'failed' and finished_us >= :before::bigint then 'failed again' else state end,
+    queue, token, unique_key, trail from headrace_ended
 where id = any (:ids::text[]) order by id for update;
 
 -- name: holders
@@ -77,6 +79,11 @@ from again as a join headrace_ended as e on e.id = a.id order by e.unique_key, e
 on conflict do nothing
 returning id;
 
+-- name: edit
+update headrace_ended set body = :body, trail = :trail
+where id = :id and queue = :queue and state = 'failed' and body in (:was::bytea, :body::bytea)
+returning 1;
+
 -- name: delete_ended
 delete from headrace_ended where id = any (:ids::text[]) returning id;
 
@@ -96,10 +103,11 @@ delete from headrace_ended where ctid = any (array(
 ));
 
 -- name: left
--- Whether tombstones, kept jobs or once records are left whose time is over.
+-- Whether tombstones, kept jobs, once records or registers are left whose time is over.
 select exists (select 1 from headrace_gone where until_us <= :now)
     or exists (select 1 from headrace_ended where keep_until_us is not null and keep_until_us <= :now)
-    or exists (select 1 from headrace_once where until_us <= :now);
+    or exists (select 1 from headrace_once where until_us <= :now)
+    or exists (select 1 from headrace_registers where until_us <= :now);
 
 -- name: count_failed
 -- All failed jobs of a filter, and those that ended before a moment.

@@ -1,4 +1,4 @@
--- Operators act: cancel, replay, forget, prune.
+-- Operators act: cancel, replay, edit, forget, prune.
 
 -- name: find
 select place, state = 'running' from headrace_jobs where id = :id;
@@ -15,7 +15,9 @@ select id, case when state in ('ready', 'scheduled', 'parked') then state else '
 from headrace_jobs where id in (select value from json_each(:ids) union all select :odd);
 
 -- name: replayable
-select id, case when state in ('failed', 'succeeded', 'cancelled') then state else 'expired' end, queue, token, unique_key,
+-- One that failed at :before or later has been replayed since.
+select id, case when state = 'failed' and finished_us >= :before then 'failed again'
+    when state in ('failed', 'succeeded', 'cancelled') then state else 'expired' end, queue, token, unique_key,
     cast(trail as blob)
 from headrace_ended where id in (select value from json_each(:ids) union all select :odd);
 
@@ -28,6 +30,12 @@ insert into headrace_jobs (
 select ?, 'ready', ?, ?, ?, ?, ?, unique_key,
     id, queue, task, priority, created_us, derived, unique_key, unique_until, unique_us, body
 from headrace_ended where id = ?;
+
+-- name: edit
+-- Bodies are cast, for a program that writes them as text.
+update headrace_ended set body = :body, trail = :trail
+where id = :id and queue = :queue and state = 'failed' and cast(body as blob) in (:was, :body)
+returning 1;
 
 -- name: delete_ended
 delete from headrace_ended where id in (select value from json_each(:ids) union all select :odd) returning id;
@@ -45,10 +53,11 @@ delete from headrace_ended where id in (
 );
 
 -- name: left
--- Whether tombstones, kept jobs or once records are left whose time is over.
+-- Whether tombstones, kept jobs, once records or registers are left whose time is over.
 select exists (select 1 from headrace_gone where until_us <= :now)
     or exists (select 1 from headrace_ended where keep_until_us is not null and keep_until_us <= :now)
-    or exists (select 1 from headrace_once where until_us <= :now);
+    or exists (select 1 from headrace_once where until_us <= :now)
+    or exists (select 1 from headrace_registers where until_us <= :now);
 
 -- name: count_failed
 -- All failed jobs of a filter, and those that ended before a moment.

@@ -1,0 +1,29 @@
+-- Registers, and parked jobs by what they wait for.
+
+-- name: registers
+-- Small records that all workers share, such as the state of a circuit. `until_us`: forgotten then.
+create table if not exists headrace_registers (
+    name varbinary(300) not null primary key,
+    until_us bigint not null,
+    body mediumblob not null,
+    key until_us (until_us)
+) engine = innodb row_format = dynamic default charset = utf8mb4;
+
+-- name: parked
+-- One row for each parked job, in the order in which they come back. An index of all jobs would cost each of them, here
+-- where an index has no condition. A row whose job is not parked any more means nothing: older code cancels without it.
+create table if not exists headrace_parked (
+    id varbinary(800) not null primary key,
+    queue varbinary(255) not null,
+    reason varbinary(1000) not null,
+    turn bigint not null,
+    place bigint not null,
+    key line (queue, reason, turn, place)
+) engine = innodb row_format = dynamic default charset = utf8mb4;
+
+-- name: parked_before
+insert ignore into headrace_parked (id, queue, reason, turn, place)
+select id, queue, reason, turn, place from headrace_jobs where state = 'parked';
+
+-- name: version
+update headrace_meta set value = '4' where name = 'schema';
