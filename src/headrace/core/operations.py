@@ -14,6 +14,7 @@ from headrace.core.states import State
 
 R_co = TypeVar("R_co", covariant=True)
 
+FAR_US = 2**62  # later than any moment
 POLL_US = 1_000_000  # idle workers look at least this often
 CANCELLED_KEEP_US = 24 * 3600 * 1_000_000  # a cancelled job can be looked at for so long, whoever cancelled it
 UniqueUntil = Literal["end", "start"]
@@ -331,10 +332,14 @@ class Workers(msgspec.Struct, Operation["list[WorkerView]"], frozen=True):
 
 
 class Replay(msgspec.Struct, Operation[Replayed], frozen=True):
-    """Make failed jobs ready again with counts reset: same id, options and unique key."""
+    """Make failed jobs ready again with counts reset: same id, options and unique key.
+
+    Of those that failed at `before_us` or later nothing is done ("is failed again"): somebody else has replayed them.
+    """
 
     ids: tuple[str, ...]
     queue: str | None = None
+    before_us: int = FAR_US
 
 
 class Edit(msgspec.Struct, Operation[bool], frozen=True):

@@ -40,19 +40,21 @@ class Operating(Changes):
         replayed: list[str] = []
         skipped: dict[str, str] = {}
         for id in op.ids:
-            problem = self._replay_one(id, now)
+            problem = self._replay_one(id, now, op.before_us)
             if problem:
                 skipped[id] = problem
             else:
                 replayed.append(id)
         return ops.Replayed(replayed, skipped)
 
-    def _replay_one(self, id: str, now: int) -> str:
+    def _replay_one(self, id: str, now: int, before_us: int) -> str:
         job = self.jobs.get(id)
         if job is None:
             return "absent"
         if job.state != State.FAILED:
             return f"is {job.state.value}"
+        if (job.finished_us or 0) >= before_us:
+            return "is failed again"
         if job.new.unique is not None:
             holder = self._holder(job.new.queue, job.new.unique)
             if holder is not None:

@@ -32,18 +32,19 @@ def replay(store: Common, op: ops.Replay) -> Plan[ops.Replayed]:
     for queue in (yield from store.known_queues(op.queue)):
         missing = [id for id in ids if id not in answers]
         for start in range(0, len(missing), BATCH):
-            answers |= yield from _replay(store, queue, missing[start : start + BATCH])
+            answers |= yield from _replay(store, queue, missing[start : start + BATCH], op.before_us)
     replayed = [id for id in ids if answers.get(id) == ""]
     skipped = {id: answers.get(id, "absent") for id in ids if answers.get(id) != ""}
     again = (id for id, times in Counter(op.ids).items() if times > 1 and id not in skipped)
     return ops.Replayed(replayed, skipped | dict.fromkeys(again, "is ready"))
 
 
-def _replay(store: Common, queue: str, ids: list[str]) -> Plan[dict[str, str]]:
+def _replay(store: Common, queue: str, ids: list[str], before_us: int) -> Plan[dict[str, str]]:
     """What became of those that are in this queue: '' or the reason why not."""
     views = yield from job_views(store, queue, ids, as_stored=True)
     answers = {view.id: f"is {view.state.value}" for view in views}
-    failed = [view for view in views if view.state is State.FAILED]
+    failed = [view for view in views if view.state is State.FAILED and (view.finished_us or 0) < before_us]
+    answers |= {view.id: "is failed again" for view in views if view.state is State.FAILED}
     if failed:
         args: list[Any] = [store.moment()]
         for view in failed:

@@ -81,6 +81,20 @@ def two_replays_at_once_make_one_run(h: Harness) -> None:
 
 
 @guarantee
+def what_has_failed_again_meanwhile_is_not_replayed_again(h: Harness) -> None:
+    """B135: two operators press at once, and the jobs of the first fail again before the second comes to them."""
+    h.finished("a", State.FAILED)
+    h.finished(job("b", unique="k"), State.FAILED)
+    h.clock.advance(1)
+    pressed = h.clock()
+    assert h.run(ops.Replay(("a",), before_us=pressed)).replayed == ["a"]
+    assert h.settle(h.take(1)[0], State.FAILED)
+    again = h.run(ops.Replay(("a", "b", "nobody"), before_us=pressed))
+    assert (again.replayed, again.skipped) == (["b"], {"a": "is failed again", "nobody": "absent"})
+    assert h.run(ops.Replay(("a",))).replayed == ["a"]
+
+
+@guarantee
 def thousands_of_failed_jobs_are_replayed_in_one_operation(h: Harness) -> None:
     names = [f"{n:04}" for n in range(2_500)]
     h.put(*names)
