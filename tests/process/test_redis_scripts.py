@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -68,6 +69,7 @@ def test_forgotten_scripts_are_never_noticed(redis_server_factory: Factory, uniq
     assert runs == {str(n): 2 if n % 7 == 0 else 1 for n in range(500)}
 
 
+@cache
 def slot(key: str) -> int:
     """The slot of a key in a cluster: CRC16 (XMODEM) of what stands between the first brace and the next."""
     data = key.encode()
