@@ -28,14 +28,13 @@ STORE_PAUSES_S = (0.2, 1.0)
 class Outlet:
     """One sink with its queue: what it does, and how long that takes, is its own affair."""
 
-    def __init__(self, sink: Sink, pauses_s: Sequence[float] = PAUSES_S, *, room: int = SINK_ROOM) -> None:
+    def __init__(self, sink: Sink, *, room: int = SINK_ROOM) -> None:
         self._sink = sink
-        self._pauses_s = pauses_s
         self._failed = Seldom()
         self.line: Line[Alert] = Line(f"alert sink {sink.describe()}", room, self._deliver)
 
     def _deliver(self, alert: Alert) -> None:
-        for pause_s in (*self._pauses_s, None):
+        for pause_s in (*PAUSES_S, None):
             try:
                 self._sink.send(alert)
             except Exception as error:  # noqa: BLE001 - a sink may be anybody's code

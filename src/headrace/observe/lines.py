@@ -94,7 +94,7 @@ class Line(Generic[T]):
                 continue
             try:
                 self._handle(item)
-            except Exception:
+            except BaseException:  # a sink that calls sys.exit() does not end this thread either
                 if times := self._trouble.count():
                     logger.exception("%s: an alert was lost (%d of late)", self.name, times)
             finally:
