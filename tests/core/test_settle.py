@@ -10,6 +10,7 @@ import pytest
 
 from headrace.core import endings, trail
 from headrace.core.backoff import Exponential, Fixed
+from headrace.core.errortext import ErrorText
 from headrace.core.operations import CANCELLED_KEEP_US, Outcome
 from headrace.core.retry import Retry
 from headrace.core.settle import SECOND, Ending, is_poison, is_suspect
@@ -24,6 +25,13 @@ from tests.core.endings import JOB, NOW, end, policy, raised, rerun
 ENDINGS: dict[str, tuple[Ending, State, str, tuple[int, int, int, int, int]]] = {
     "succeeded": (endings.Succeeded(), State.SUCCEEDED, "", (0, 0, 0, 0, 0)),
     "raised": (endings.Raised(ValueError("why")), State.SCHEDULED, "ValueError", (1, 1, 0, 0, 1)),
+    "raised elsewhere": (
+        endings.RaisedElsewhere(ErrorText("ValueError", "why", "")),
+        State.SCHEDULED,
+        "ValueError",
+        (1, 1, 0, 0, 1),
+    ),
+    "crashed": (endings.Crashed("killed by SIGSEGV"), State.SCHEDULED, "crashed", (0, 0, 0, 0, 1)),
     "timed out": (endings.TimedOut(5), State.SCHEDULED, "timeout", (1, 1, 0, 0, 1)),
     "retry in": (endings.Decided(RetryIn(3)), State.SCHEDULED, "retry", (1, 0, 0, 0, 0)),
     "snooze": (endings.Decided(Snooze(3)), State.SCHEDULED, "snoozed", (0, 0, 0, 1, 0)),
@@ -66,14 +74,17 @@ def test_each_ending_with_all_counts(name: str) -> None:
         limit_reached = (max_attempts is not None and attempts + added[0] >= max_attempts) or (
             max_errors is not None and errors + added[1] >= max_errors
         )
-        if limit_reached and name in ("raised", "timed out", "retry in"):
+        if name == "crashed" and crashes + 1 >= 3:
+            assert (outcome.state, outcome.reason) == (State.FAILED, "crashed")
+        elif limit_reached and name in ("raised", "raised elsewhere", "timed out", "retry in"):
             assert outcome.state is State.FAILED
             assert outcome.reason == ("attempts used up" if name == "retry in" else reason)
             assert tuple(new - old for new, old in changes) == (*added[:4], 1)
         else:
             assert (outcome.state, outcome.reason) == (state, reason)
             assert tuple(new - old for new, old in changes) == added
-        assert (after.crashes, after.replays) == (crashes, others)  # no ending of a living worker is a crash
+        # no ending of a living worker is a crash, except that of a child process
+        assert (after.crashes, after.replays) == (crashes + (name == "crashed"), others)
         assert after.history[:crashes] == before.history
         assert (outcome.delay_us > 0) == (outcome.state is State.SCHEDULED)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.errortext import ErrorText
 from headrace.core.verdict import Verdict
 
 
@@ -40,6 +41,27 @@ class Raised(msgspec.Struct, frozen=True):
     """The handler raised."""
 
     error: BaseException
+    started_us: int | None = None
+
+
+class RaisedElsewhere(msgspec.Struct, frozen=True):
+    """The handler raised in another process. There is no exception, only what is to be said and done about it (B088).
+
+    `rule`: its place in the retry policy, see `Retry.match`; `classes`: those of the exception, by module and name,
+    the most special first.
+    """
+
+    text: ErrorText
+    started_us: int | None = None
+    retry_after_us: int = 0
+    rule: tuple[int, ...] = ()
+    classes: tuple[str, ...] = ()
+
+
+class Crashed(msgspec.Struct, frozen=True):
+    """It has ended the process that ran it and nothing else: how, as in "killed by SIGSEGV"."""
+
+    how: str
     started_us: int | None = None
 
 
@@ -128,4 +150,6 @@ Ending = (
     | Poisoned
     | CancelledByUser
 )
+    | RaisedElsewhere
+    | Crashed
 SUCCEEDED = Succeeded()

@@ -65,10 +65,25 @@ class Retry(msgspec.Struct, frozen=True):
 
     def ruling(self, error: BaseException) -> tuple[Retry, Ruling]:
         """What the first matching rule says about `error`, else the backoff; and the policy whose limits hold."""
-        for errors, rule in cast("tuple[tuple[Errors, Ruling | Retry], ...]", self.on):
+        return self.at(self.match(error))
+
+    def match(self, error: BaseException) -> tuple[int, ...]:
+        """Which rule is for `error`: its place in `on`, and where that is a `Retry`, the place in there. None: ()."""
+        for place, (errors, rule) in enumerate(self._rules):
             if isinstance(error, errors):
-                return rule.ruling(error) if isinstance(rule, Retry) else (self, rule)
-        return self, self.backoff
+                return (place, *rule.match(error)) if isinstance(rule, Retry) else (place,)
+        return ()
+
+    def at(self, places: Sequence[int]) -> tuple[Retry, Ruling]:
+        """What the rule in that place says, as `ruling`. A place that there is not is that of no rule."""
+        if not places or not 0 <= places[0] < len(self.on):
+            return self, self.backoff
+        rule = self._rules[places[0]][1]
+        return rule.at(places[1:]) if isinstance(rule, Retry) else (self, rule)
+
+    @property
+    def _rules(self) -> tuple[tuple[Errors, Ruling | Retry], ...]:
+        return cast("tuple[tuple[Errors, Ruling | Retry], ...]", self.on)
 
 
 def _check_limit(name: str, value: object) -> None:

@@ -12,6 +12,7 @@ from headrace.core.backoff import Random
 from headrace.core.endings import (
     BadArguments,
     CancelledByUser,
+    Crashed,
     DeadlinePassed,
     Decided,
     DoneBefore,
@@ -25,6 +26,7 @@ from headrace.core.endings import (
     Raised,
     Released,
     Succeeded,
+    RaisedElsewhere,
     TimedOut,
     UnknownTask,
     Unreadable,
@@ -32,7 +34,7 @@ from headrace.core.endings import (
 from headrace.core.errortext import ErrorText, as_text, describe, drop_frames
 from headrace.core.operations import CANCELLED_KEEP_US, ClaimedJob, Outcome
 from headrace.core.poll import TIMED_OUT, Polling, answered
-from headrace.core.retry import BACKOFFS, Retry
+from headrace.core.retry import BACKOFFS, Retry, Ruling
 from headrace.core.states import State
 from headrace.core.trail import TEXT, TRACEBACK, Mishap, Trail, clean, encode
 from headrace.core.verdict import Cancel, Pending, RetryIn, Snooze, Verdict
@@ -78,8 +80,9 @@ class _Case(msgspec.Struct, frozen=True):
         keep_us = 0 if state is State.FAILED else self.policy.cancelled_keep_us
         return Outcome(job.id, job.queue, job.token, state, delay_us, encode(trail), keep_us, reason)
 
-    def mishap(self, text: ErrorText, started_us: int | None = None, *, timeout: bool = False) -> Mishap:
-        kind: Literal["timeout", "error"] = "timeout" if timeout else "error"
+    def mishap(
+        self, text: ErrorText, started_us: int | None = None, kind: Literal["error", "timeout", "crash"] = "error"
+    ) -> Mishap:
         attempt = self.trail.attempts + 1
         return Mishap(kind, self.now_us, attempt, self.worker, *text, started_us=started_us, version=self.version)
 
@@ -115,10 +118,8 @@ def conclude(
         return Outcome(job.id, job.queue, job.token, State.SUCCEEDED, 0, None, policy.keep_us)
     case = _Case(job, trail, policy, now_us, worker, rng, version)
     match ending:
-        case Raised():
-            return _raised(case, ending)
-        case TimedOut():
-            return _timed_out(case, ending)
+        case Raised() | RaisedElsewhere() | Crashed() | TimedOut():
+            return _went_wrong(case.with_known_task(), ending)
         case Decided():
             return _decided(case.with_known_task(), ending.verdict, ending.started_us)
         case UnknownTask() | Newer():
@@ -170,23 +171,32 @@ def _failed(case: _Case, reason: str, name: str, message: str) -> Outcome:
     return case.outcome(State.FAILED, reason, case.trail.with_mishap(mishap))
 
 
-def _raised(case: _Case, ending: Raised) -> Outcome:
-    error = ending.error
-    least_us = _retry_after_us(error)
-    text = describe(error)
-    case = case.with_known_task()
-    return _after_error(case, error, case.mishap(text, ending.started_us), text.type, least_us)
+def _went_wrong(case: _Case, ending: Raised | RaisedElsewhere | Crashed | TimedOut) -> Outcome:
+    retry, started_us = case.policy.retry, ending.started_us
+    if isinstance(ending, Crashed):
+        return _crashed(case, case.mishap(ErrorText("ChildLost", clean(ending.how, TEXT), ""), started_us, "crash"))
+    if isinstance(ending, TimedOut):
+        error = TimeoutError(f"still running after {ending.seconds:g} s")
+        text = ErrorText("TimeoutError", str(error), clean(ending.traceback, TRACEBACK, keep_end=True))
+        return _after_error(case, retry.ruling(error), case.mishap(text, started_us, "timeout"), "timeout", 0)
+    if isinstance(ending, Raised):
+        text, rule, least_us = describe(ending.error), retry.ruling(ending.error), retry_after_us(ending.error)
+    else:
+        text, rule, least_us = ending.text, retry.at(ending.rule), ending.retry_after_us
+    return _after_error(case, rule, case.mishap(text, started_us), text.type, least_us)
 
 
-def _timed_out(case: _Case, ending: TimedOut) -> Outcome:
-    message = f"still running after {ending.seconds:g} s"
-    text = ErrorText("TimeoutError", message, clean(ending.traceback, TRACEBACK, keep_end=True))
-    case = case.with_known_task()
-    mishap = case.mishap(text, ending.started_us, timeout=True)
-    return _after_error(case, TimeoutError(message), mishap, "timeout", 0)
+def _crashed(case: _Case, mishap: Mishap) -> Outcome:
+    """One crash, of which nobody else can have been the cause: a child process runs one job at a time (B007)."""
+    trail, retry = case.trail, case.policy.retry
+    after = replace(trail.with_mishap(mishap), crashes=trail.crashes + 1, alone=True)
+    if is_poison(after, retry):
+        return case.outcome(State.FAILED, "crashed", after)
+    wait_s = retry.backoff.wait(trail.crashes, 0.0, case.rng)
+    return _again(case, after, "crashed", round(wait_s * SECOND))
 
 
-def _retry_after_us(error: BaseException) -> int:
+def retry_after_us(error: BaseException) -> int:
     """What an exception itself asks for: `retry_after`, in seconds or as a timedelta."""
     try:
         after = getattr(error, "retry_after", None)
@@ -200,10 +210,10 @@ def _retry_after_us(error: BaseException) -> int:
     return round(after * SECOND) if 0 < after < RETRY_AFTER_S else 0
 
 
-def _after_error(case: _Case, error: BaseException, mishap: Mishap, reason: str, least_us: int) -> Outcome:
+def _after_error(case: _Case, rule: tuple[Retry, Ruling], mishap: Mishap, reason: str, least_us: int) -> Outcome:
     """After an error or a timeout, by the rule for it."""
     trail = case.trail
-    retry, ruling = case.policy.retry.ruling(error)
+    retry, ruling = rule
     if isinstance(ruling, Snooze):
         return _again(case, replace(trail, snoozes=trail.snoozes + 1), reason, max(least_us, ruling.delay_us))
     after = replace(trail.with_mishap(mishap), attempts=trail.attempts + 1, errors=trail.errors + 1)
@@ -225,9 +235,9 @@ def said(ending: Ending, policy: Policy) -> str:
         case Decided(verdict=verdict):
             return clean(as_text(verdict.why), TEXT)
         case Raised(error=error):
-            _, ruling = policy.retry.ruling(error)
-            if isinstance(ruling, Snooze):
-                return clean("; ".join(filter(None, (as_text(error), as_text(ruling.why)))), TEXT)
+            return _said_of(as_text(error), policy.retry.ruling(error))
+        case RaisedElsewhere(text=text, rule=rule):
+            return _said_of(text.message, policy.retry.at(rule))
     return ""
 
 
@@ -247,6 +257,11 @@ def _again(case: _Case, trail: Trail, reason: str, delay_us: int) -> Outcome:
                 return case.outcome(State.EXPIRED, TIMED_OUT, trail)
             return case.outcome(State.SCHEDULED, reason, trail, delay_us=left_us)
         message = f"the next run would start {delay_us / SECOND:g} s from now, after its deadline"
+def _said_of(message: str, rule: tuple[Retry, Ruling]) -> str:
+    _, ruling = rule
+    return clean("; ".join(filter(None, (message, as_text(ruling.why)))), TEXT) if isinstance(ruling, Snooze) else ""
+
+
         mishap = case.mishap(ErrorText("DeadlinePassed", message, ""))
         return case.outcome(State.FAILED, "deadline", trail.with_mishap(mishap))
     return case.outcome(State.SCHEDULED, reason, trail, delay_us=delay_us)
