@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.core.parking import LookParked, ParkedFor, Unpark
-from headrace.stores.mysql.text import STEP, is_text, raw, shortened, steps
+from headrace.stores.mysql.text import STEP, is_text, listed, raw, shortened, text
 from headrace.stores.plan import Plan, Statement
 
 
@@ -51,11 +51,15 @@ def leave(ids: Sequence[bytes]) -> Statement:
 
 
 def look(op: LookParked, now: int) -> Plan[list[ParkedFor]]:
-    """Each queue and reason that is text; others are nobody's."""
+    """From one reason to the next one of the index, however many jobs have it. One that is no text is nobody's."""
     found: set[ParkedFor] = set()
-    for some in steps(sorted({raw(queue) for queue in op.queues})):
-        rows = yield Statement("parking.reasons", {"queues": some})
-        found |= {ParkedFor(queue.decode(), reason.decode()) for queue, reason in rows if is_text(queue + reason)}
+    for queue, least in (yield Statement("parking.least", {"queues": listed(op.queues)})):
+        reason = least
+        while reason is not None:
+            if is_text(reason):
+                found.add(ParkedFor(text(queue), text(reason)))
+            rows = yield Statement("parking.next", {"queue": queue, "reason": reason})
+            reason = rows[0][0] if rows else None
     return sorted(found)
 
 

@@ -27,6 +27,14 @@ where id in :ids and state = 'parked' and queue = :queue and reason = :reason;
 -- Place, token and due time are the old ones.
 update headrace_jobs force index (primary) set state = 'ready', turn = -priority where id in :ids;
 
--- name: reasons
--- From one reason to the next of the index, however many jobs have it.
-select distinct queue, reason from headrace_parked force index (line) where queue in :queues;
+-- name: least
+-- The least reason of each of these queues.
+select unhex(q.name), (
+    select p.reason from headrace_parked as p force index (line) where p.queue = unhex(q.name) order by p.reason limit 1
+)
+from json_table(:queues, '$[*]' columns (name varchar(2000) path '$')) as q;
+
+-- name: next
+-- The next greater one of a queue: one look into the index, while a list of all would depend on when statistics were taken.
+select reason from headrace_parked force index (line)
+where queue = :queue and reason > :reason order by reason limit 1;
