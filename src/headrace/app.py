@@ -10,6 +10,7 @@ from functools import cached_property
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overload
 
+from headrace.circuits import CircuitApp
 from headrace.config import HEARTBEATS_PER_LEASE, Config
 from headrace.core.durations import seconds
 from headrace.core.moments import When
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from headrace.ajobs import AsyncJobs
+    from headrace.circuits import Circuit
     from headrace.coalesce import AsyncSender
     from headrace.jobs import Jobs
     from headrace.middleware import Middleware
@@ -44,7 +46,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Headrace(PollApp, EventApp, FailureApp, AlertApp):
+class Headrace(PollApp, EventApp, FailureApp, AlertApp, CircuitApp):
     """An app: its store, its tasks, its settings.
 
     Safe to make at import time and to share between threads, event loops and forked processes: the store is
@@ -132,7 +134,7 @@ class Headrace(PollApp, EventApp, FailureApp, AlertApp):
         once: Once | str | Callable[..., str] | None = None,
         keep: timedelta | float | str | None = None,
         log: Iterable[str] = (),
-        circuit: str | None = None,
+        circuit: str | Circuit | None = None,
         run_in: RunIn | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
@@ -153,7 +155,7 @@ class Headrace(PollApp, EventApp, FailureApp, AlertApp):
             once: a key under which one run takes effect, see `Once`; a str is a template such as "charge:{order_id}".
             keep: how long a succeeded job can still be looked at. By default it is deleted at once.
             log: names of arguments that every log line of the job carries.
-            circuit: name of the circuit around what it calls, see `circuit`.
+            circuit: the circuit around what it calls, or its name; see `circuit`.
             run_in: "process" runs it in a child process, which can be killed. By default an async function runs in
                 the worker's event loop, a plain one in a thread.
 

@@ -15,6 +15,7 @@ from headrace.core.retry import Retry
 from headrace.core.unique import Unique
 from headrace.errors import ConfigError
 from headrace.options import (
+    Named,
     RunIn,
     checked_circuit,
     checked_limits,
@@ -52,7 +53,7 @@ def define(
     once: Once | str | Callable[..., str] | None = None,
     keep: When | None = None,
     log: Iterable[str] = (),
-    circuit: str | None = None,
+    circuit: str | Named | None = None,
     run_in: RunIn | None = None,
 ) -> Task[P, R]:
     """The task of `function`; see `Headrace.task` for the options."""
@@ -62,6 +63,8 @@ def define(
         )
     if retry is None:
         raise ConfigError("retry is None: use 1 for a single attempt, or Retry(max_attempts=None) for no limit")
+    if run_in is not None:
+        _refuse_hidden(function, checked_run_in(run_in))
     arguments = Arguments.of(function)
     log = (log,) if isinstance(log, str) else tuple(log)
     unknown = [argument for argument in log if argument not in arguments.names]
@@ -93,11 +96,30 @@ def define(
     )
 
 
+MAIN = ("__main__", "__mp_main__")  # the program's own module, here and in a child process of multiprocessing
+
+
+def _refuse_hidden(function: Callable[..., Any], run_in: RunIn) -> None:
+    """A child process imports the function's module and looks there for it."""
+    name, module = function.__qualname__, function.__module__
+    if "<" in name:
+        raise ConfigError(
+            f"run_in is {run_in!r}, and {name} stands inside of a function or has no name, so that no other process "
+            "finds it: make it a function of its module, or leave out run_in"
+        )
+    main = sys.modules.get(module)
+    if module in MAIN and getattr(main, "__spec__", None) is None and getattr(main, "__file__", None) is None:
+        raise ConfigError(
+            f"run_in is {run_in!r}, and {name}() was not read from a file, so that no other process can: put it into a "
+            "module, or leave out run_in"
+        )
+
+
 def task_name(function: Callable[..., Any]) -> str:
     """`module.qualname`, also for a module that runs as a program, so that a worker that imports it finds it."""
     module = function.__module__
-    if module == "__main__":
-        main = sys.modules["__main__"]
+    if module in MAIN:
+        main = sys.modules[module]
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
         if spec is not None:
             module = spec.name

@@ -6,6 +6,7 @@
     |   +-- InvalidArguments       the arguments do not fit the task's signature
     |   +-- UnknownTask            no task of that name is registered
     |   +-- WrongColour            a blocking call inside a running event loop, or the other way round
+    +-- CircuitOpen            a call is not to be made now: try again after `retry_after` seconds
     +-- LeaseLost              a job is not this worker's any more, so that its handler may end nothing
     +-- OnceError              nothing was executed under a once key
     |   +-- OnceBusy               somebody else is at it: try again after `retry_after` seconds
@@ -55,6 +56,14 @@ class UnknownTask(TaskError):
 
 class WrongColour(TaskError):
     """A blocking call was made inside a running event loop: await the `a...` twin of the method instead."""
+
+
+class CircuitOpen(HeadraceError):
+    """The circuit around this dependency lets no call in now: try again later."""
+
+    def __init__(self, message: str = "", retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after  # seconds
 
 
 class LeaseLost(HeadraceError):

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
 from headrace.core.once_records import EndOnce, OnceClaim, RenewOnce
@@ -186,6 +186,19 @@ class LateEnd:
         return True
 
 
+class Renewed(Protocol):
+    """Something that is held by a lease."""
+
+    @property
+    def due(self) -> float:
+        """When it is to be renewed, on `time.monotonic`. `NEVER`: not any more."""
+        ...
+
+    def renew(self) -> None:
+        """Ask for one more lease. Never raises."""
+        ...
+
+
 class Keeper:
     """A thread that renews records and sends late ends, as long as there are some."""
 
@@ -195,11 +208,11 @@ class Keeper:
         self._wakes_at = NEVER
         # weak: a server that has dropped an answer without closing it does not keep the key for ever, and what has
         # ended needs not be taken out
-        self._held: WeakSet[Holding] = WeakSet()
+        self._held: WeakSet[Renewed] = WeakSet()
         self._ends: list[LateEnd] = []
         self._ends_at = NEVER
 
-    def hold(self, holding: Holding) -> None:
+    def hold(self, holding: Renewed) -> None:
         """Renew it from now on."""
         with self._changed:
             self._held.add(holding)
@@ -265,6 +278,11 @@ def _keeper_of(driver: Driver) -> Keeper:
         if keeper is None:
             keeper = _keepers[driver] = Keeper()
         return keeper
+
+
+def renewed(driver: Driver, one: Renewed) -> None:
+    """Renew it from now on, as long as somebody refers to it."""
+    _keeper_of(driver).hold(one)
 
 
 def _forked() -> None:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from headrace.core import keys
 from headrace.core.arguments import Arguments
@@ -22,20 +22,32 @@ RunIn: TypeAlias = Literal["process"]
 """Where a handler runs that neither the worker's event loop nor one of its threads is for."""
 
 _QUEUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/@]{0,199}\Z")
+_MOST_CIRCUIT = 190  # parked jobs have it in their reason, of at most 200
 # what needs no escaping in JSON and no quoting in a shell
 _ID = re.compile(r"[^\s\"'\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}\Z")
 
 LEAST_PRIORITY, MOST_PRIORITY = -100, 100
 
 
-def checked_circuit(name: str) -> str:
-    """`name`, if it may be that of a circuit.
+class Named(Protocol):
+    """Has the name of a circuit: what `app.circuit` makes."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def checked_circuit(circuit: str | Named) -> str:
+    """The name of a circuit.
 
     Raises:
-        ConfigError: as for queues.
+        ConfigError: as for queues, but for the length.
     """
-    if type(name) is not str or not _QUEUE.match(name):
-        raise ConfigError(f"circuit is {name!r}: use letters, digits and _ . - / @, at most 200 in all")
+    name = circuit if isinstance(circuit, str) else getattr(circuit, "name", None)
+    if type(name) is not str or not _QUEUE.match(name) or len(name) > _MOST_CIRCUIT:
+        raise ConfigError(
+            f"circuit is {circuit!r}: use letters, digits and _ . - / @, at most {_MOST_CIRCUIT} in all, or what "
+            "app.circuit() has made"
+        )
     return name
 
 
@@ -139,15 +151,17 @@ def in_words(where: str) -> Callable[[F], F]:
         signature = inspect.signature(method)
         known = [one.name for one in signature.parameters.values() if one.kind is one.KEYWORD_ONLY]
         needed = [name for name in known if signature.parameters[name].default is inspect.Parameter.empty]
+        placed = sum(one.kind is one.POSITIONAL_ONLY for one in list(signature.parameters.values())[1:])
 
         @functools.wraps(method)
         def checked(itself: Any, /, *args: Any, **kwargs: Any) -> Any:
             try:
                 return method(itself, *args, **kwargs)
             except TypeError:  # only then is it looked at: from within the method it passes as it is
-                if args:
+                if len(args) > placed:
                     raise ConfigError(
-                        f"{where} takes its options by name, such as {where}({known[0]}=...), and not {args[0]!r:.100}"
+                        f"{where} takes its options by name, such as {where}({known[0]}=...), and not "
+                        f"{args[placed]!r:.100}"
                     ) from None
                 refuse_unknown(where, kwargs, known)
                 missing = [name for name in needed if name not in kwargs]

@@ -39,6 +39,8 @@ ENDINGS: dict[str, tuple[Ending, State, str, tuple[int, int, int, int, int]]] = 
     "cancel": (endings.Decided(Cancel("why")), State.CANCELLED, "cancelled", (1, 0, 0, 0, 1)),
     "released": (endings.Released(), State.READY, "released", (0, 0, 1, 0, 0)),
     "released late": (endings.Released(2 * SECOND), State.SCHEDULED, "released", (0, 0, 1, 0, 0)),
+    "parked": (endings.Parked("circuit smtp"), State.PARKED, "circuit smtp", (0, 0, 0, 0, 0)),
+    "over budget": (endings.OverBudget(60 * SECOND), State.SCHEDULED, "retry budget", (0, 0, 0, 0, 0)),
     "done before": (endings.DoneBefore(), State.SUCCEEDED, "done before", (0, 0, 0, 0, 0)),
     "failed before": (endings.FailedBefore("Declined", "no"), State.FAILED, "Declined", (0, 0, 0, 0, 1)),
     "once key held": (endings.OnceKeyHeld(), State.SCHEDULED, "once key held", (0, 0, 1, 0, 0)),

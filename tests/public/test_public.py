@@ -8,6 +8,9 @@ import headrace
 # The promise of `from headrace import ...`. A change here is a change for every user: say so in CHANGELOG.md.
 PUBLIC: tuple[str, ...] = (
     "Cancel",
+    "Circuit",
+    "CircuitInfo",
+    "CircuitOpen",
     "ConfigError",
     "EnvelopeError",
     "Exponential",
@@ -35,6 +38,7 @@ PUBLIC: tuple[str, ...] = (
     "Pending",
     "PollTask",
     "Retry",
+    "RetryBudget",
     "RetryIn",
     "RolledBack",
     "Snooze",

@@ -88,6 +88,18 @@ class Released(msgspec.Struct, frozen=True):
     why: str = "released"
 
 
+class Parked(msgspec.Struct, frozen=True):
+    """Put aside unharmed, for a reason that says what it waits for; see core/parking.py."""
+
+    reason: str
+
+
+class OverBudget(msgspec.Struct, frozen=True):
+    """It would be one retry too many of this window: put off, unharmed."""
+
+    window_us: int
+
+
 class Newer(msgspec.Struct, frozen=True):
     """The message is of a version that only newer workers read."""
 
@@ -141,6 +153,8 @@ Ending = (
     | TimedOut
     | Decided
     | Released
+    | Parked
+    | OverBudget
     | UnknownTask
     | Newer
     | Unreadable

@@ -22,6 +22,8 @@ from headrace.core.endings import (
     Newer,
     OnceKeyHeld,
     OnceKeyReused,
+    OverBudget,
+    Parked,
     Poisoned,
     Raised,
     Released,
@@ -46,6 +48,7 @@ SECOND = 1_000_000
 UNKNOWN_CAP_S = 30.0  # longest pause before a job of an unknown task is offered again, give or take a quarter
 ONCE_TURN_S = 0.25  # first pause, give or take a half, before a job looks again whether its once key is free
 ONCE_DOUBLINGS = 4  # of that pause
+OVER_BUDGET = "retry budget"
 RETRY_AFTER_S = 1_000_000_000  # what an exception may ask for at most, about 30 years
 
 
@@ -135,17 +138,30 @@ def _ended_before_running(case: _Case, ending: Ending) -> Outcome:
             state = State.SCHEDULED if delay_us else State.READY
             after = replace(trail, releases=trail.releases + 1, started=trail.started or started)
             return case.outcome(state, why, after, delay_us=delay_us)
+        case Parked() | OverBudget() | OnceKeyHeld():
+            return _held_back(case, ending)
         case Expired(reason=reason):
             return case.outcome(State.EXPIRED, reason, trail)
         case DoneBefore():
             return replace(case.outcome(State.SUCCEEDED, "done before", trail), keep_us=case.policy.keep_us)
-        case OnceKeyHeld():
-            pause = ONCE_TURN_S * 2 ** min(trail.releases, ONCE_DOUBLINGS) * (0.5 + case.rng.random())
-            after = replace(trail, releases=trail.releases + 1)
-            return case.outcome(State.SCHEDULED, "once key held", after, delay_us=round(pause * SECOND))
         case CancelledByUser():
             return case.outcome(State.CANCELLED, "cancelled", trail)
     return _failed(case, *_why_failed(case, ending))
+
+
+def _held_back(case: _Case, ending: Parked | OverBudget | OnceKeyHeld) -> Outcome:
+    """It may run, but not now. What a circuit or a budget holds back has not even its trail written."""
+    trail, job, keep_us = case.trail, case.job, case.policy.cancelled_keep_us
+    match ending:
+        case Parked(reason=reason):
+            return Outcome(job.id, job.queue, job.token, State.PARKED, keep_us=keep_us, reason=reason)
+        case OverBudget(window_us=window_us):
+            # spread over half a window, so that what is put off together does not come back together
+            pause_us = round(window_us * (0.25 + 0.5 * case.rng.random()))
+            return Outcome(job.id, job.queue, job.token, State.SCHEDULED, pause_us, keep_us=keep_us, reason=OVER_BUDGET)
+    pause = ONCE_TURN_S * 2 ** min(trail.releases, ONCE_DOUBLINGS) * (0.5 + case.rng.random())
+    after = replace(trail, releases=trail.releases + 1)
+    return case.outcome(State.SCHEDULED, "once key held", after, delay_us=round(pause * SECOND))
 
 
 def _why_failed(case: _Case, ending: Ending) -> tuple[str, str, str]:

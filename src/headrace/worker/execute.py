@@ -76,6 +76,11 @@ class Executor:
         for work in works:
             self._reporter.end(work, endings.Released(delay_us))
 
+    def turn_away(self, works: Iterable[Work]) -> None:
+        """End `works`, which the gates hold back, unless something else ends them, without a slot."""
+        for work in works:
+            self._reporter.end(work, running.interrupted(work) or self._prepare(work) or endings.Released())
+
     def want_room(self, in_hand: int) -> None:
         """Make the next `room()` wait until no more than `in_hand` jobs run or wait for a slot."""
         self._resume_at = in_hand
@@ -145,7 +150,8 @@ class Executor:
 
     def _prepare(self, work: Work) -> endings.Ending | None:
         try:
-            return prepare(work, self._shared.tasks, self._shared.store_time.now_us())
+            now_us = self._shared.store_time.now_us()
+            return prepare(work, self._shared.tasks, now_us, self._shared.gates.ending)
         except BaseException as error:  # noqa: BLE001 - a validator of the user's may raise anything, SystemExit too
             return endings.Raised(error)
 

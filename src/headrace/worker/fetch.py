@@ -15,6 +15,7 @@ from headrace.stores.contract import BATCH
 from headrace.worker.execute import Executor
 from headrace.worker.heartbeat import Heart
 from headrace.worker.once import Guards
+from headrace.worker.parked import ParkedJobs
 from headrace.worker.retrying import Backoff
 from headrace.worker.settle import Settler
 from headrace.worker.shared import Shared
@@ -58,6 +59,7 @@ class Fetcher:
         heart: Heart,
         wakeup: Wakeup,
         *,
+        parked: ParkedJobs,
         nothing_left: Callable[[], None],
     ) -> None:
         self._shared = shared
@@ -68,6 +70,7 @@ class Fetcher:
         self._nothing_left = nothing_left
         self._backoff = Backoff(shared.rng)
         self._guards = Guards(shared)
+        self._parked = parked
         self._pace = Pace()
         self._number = 1
         self._cautious = False  # the last claim brought a suspect: look at jobs one by one
@@ -135,6 +138,7 @@ class Fetcher:
         if self._shared.stopping:  # told while the claim was under way: nothing starts any more (B003)
             self._executor.give_back(works)
             return
+        works = await self._let_in(works)
         await self._guards.take(works)
         suspects = [work for work in works if work.job.trail is not None and self._is_suspect(work)]
         if not suspects:
@@ -146,6 +150,16 @@ class Fetcher:
         self._executor.give_back(others)
         self._executor.feed([work for work in works if work not in suspects])
         await self._run_alone(kept)
+
+    async def _let_in(self, works: list[Work]) -> list[Work]:
+        """Those that pass the gates. The others end here, without waiting for a slot."""
+        gates = self._shared.gates
+        await gates.admit(works)
+        refused = [work for work in works if gates.ending(work) is not None]
+        if not refused:
+            return works
+        self._executor.turn_away(refused)
+        return [work for work in works if not work.ended]
 
     def _is_suspect(self, work: Work) -> bool:
         """Crashes so often that the next one may convict it. The policy of an unknown task is the default one."""
@@ -189,7 +203,8 @@ class Fetcher:
                 # a job that has ended may set off others in the same step: look again once that is stored
                 await self._shared.either(self._settler.drained())
                 return
-            self._nothing_left()
+            if not (self._shared.options.burst and self._parked.soon):
+                self._nothing_left()
         wait = POLL_S
         if claimed.next_due_us is not None:
             wait = min(wait, max(0.001, (claimed.next_due_us - claimed.now_us) / 1_000_000))

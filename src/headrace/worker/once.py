@@ -45,7 +45,7 @@ class Guards:
     def _guard(self, work: Work) -> Guard | None:
         """None where there is no key. What else is wrong with a job is said by the steps that prepare it."""
         try:
-            work.envelope = envelope = codec.decode(work.job.body)
+            work.envelope = envelope = work.envelope or codec.decode(work.job.body)
         except UnreadableEnvelope:
             return None
         task = self._shared.tasks.get(envelope.task)

@@ -12,7 +12,7 @@ from headrace.worker.table import Work
 
 logger = logging.getLogger("headrace.worker")
 
-_EXPECTED = {"", "released", "snoozed", "pending", "once key held"}
+_EXPECTED = {"", "released", "snoozed", "pending", "once key held", "retry budget"}
 
 
 def tell(work: Work, outcome: Outcome, said: str = "") -> None:
@@ -68,6 +68,8 @@ def _in_vain(outcome: Outcome) -> tuple[str, str] | None:
 def _level(outcome: Outcome) -> int:
     if outcome.state is State.FAILED:
         return logging.ERROR
+    if outcome.state is State.PARKED:  # what holds them back has said so, once for all of them
+        return logging.DEBUG
     return logging.INFO if outcome.reason in _EXPECTED else logging.WARNING
 
 

@@ -14,9 +14,11 @@ from headrace.errors import ConfigError, StoreMisconfigured
 from headrace.middleware import beside
 from headrace.worker.execute import Executor
 from headrace.worker.fetch import Fetcher
+from headrace.worker.gates import Gates
 from headrace.worker.handover import Handover
 from headrace.worker.heartbeat import Heart
 from headrace.worker.options import WorkerOptions
+from headrace.worker.parked import OfCircuits, ParkedJobs
 from headrace.worker.recycle import Limits
 from headrace.worker.retrying import Backoff
 from headrace.worker.settle import Settler
@@ -26,6 +28,7 @@ from headrace.worker.upkeep import Upkeep
 logger = logging.getLogger("headrace.worker")
 
 RECYCLE_S = 600.0  # how long a worker that is to be recycled waits for its running jobs
+REPORTED_S = 1.0  # how long the last word to circuits may take
 FLUSH_S = 5.0  # how long the last reports may take once everything has ended
 
 
@@ -53,6 +56,8 @@ class Worker:
         self.id = id
         self.options = options
         self.shared = Shared(app, options, id)
+        self.shared.gates = self.gates = Gates(self.shared, app.circuits, app.queue_options)
+        self.parked = ParkedJobs(self.shared, {"circuit": OfCircuits(self.shared, self.gates)})
         self._threaded_heart = threaded_heart
         self._told = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -106,14 +111,22 @@ class Worker:
         self.heart = Heart(shared, answered=self.executor.resume)
         limits = Limits(shared, self.executor, self.recycle)  # refuses what can never hold, before anything is opened
         wakeup = driver.wakeup(self.id, self.options.queues)
-        self.fetcher = Fetcher(shared, self.executor, self.settler, self.heart, wakeup, nothing_left=self._nothing_left)
+        self.fetcher = Fetcher(
+            *(shared, self.executor, self.settler, self.heart, wakeup),
+            parked=self.parked,
+            nothing_left=self._nothing_left,
+        )
         upkeep = Upkeep(shared, self.executor, self.heart)
         # a store that would lose jobs is refused here; later on, whatever it says, the worker waits for it
         if self.inherited is not None:
             self.heart.inherit(self.inherited)
         await shared.either(self.heart.first_beat(refusing=(StoreMisconfigured, ConfigError)))
         background = [
-            self._keep(part) for part in (self.settler.run, upkeep.rescue, upkeep.prune, upkeep.unhoard, limits.watch)
+            self._keep(part)
+            for part in (
+                *(self.settler.run, self.gates.report, self.gates.keep_probes, self.parked.watch),
+                *(upkeep.rescue, upkeep.prune, upkeep.unhoard, limits.watch),
+            )
         ]
         background += [self._keep(part) for part in beside(shared.middleware, self.id)]
         if self._threaded_heart:
@@ -184,6 +197,8 @@ class Worker:
         """Report what is unreported, leave the store, stop the parts."""
         if not await self._within(self.settler.drained(), FLUSH_S):
             logger.error("the store took no reports for %.0f s; unreported jobs run again after their lease", FLUSH_S)
+        elif not await self._within(self.gates.reported(), REPORTED_S):
+            logger.warning("what became of the last calls through circuits is not counted: the store does not answer")
         self.heart.stop()  # not before: what has ended must not look like the jobs of a dead worker
         for task in background:
             task.cancel()

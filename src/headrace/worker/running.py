@@ -75,6 +75,7 @@ class Runs:
         if (ending := interrupted(work)) is not None:
             return ending  # between its dispatch and this first step
         work.started_us = self._shared.store_time.now_us()
+        self._shared.gates.begin(work)
         try:
             enter(work.context)
             value = await self._with_middleware(work, call)
@@ -82,7 +83,7 @@ class Runs:
             return endings.Decided(verdict, work.started_us)
         except (NotBegunError, NoThreadError) as error:
             delay_us = LATE_US if isinstance(error, NoThreadError) else 0
-            return interrupted(work) or endings.Released(delay_us)
+            return interrupted(work) or self._shared.gates.ending(work) or endings.Released(delay_us)
         except BaseException as error:  # noqa: BLE001 - MemoryError, SystemExit: they end this attempt only
             # whatever a handler makes of its cancellation, a deploy costs no attempt (B024)
             return interrupted(work) or endings.Raised(error, work.started_us)
@@ -108,6 +109,7 @@ class Runs:
 
     async def _finish(self, work: Work, ending: endings.Ending) -> None:
         """Its run is over, and so is the job, unless its handler has ended that itself."""
+        self._shared.gates.note(work, ending)
         if work.close():
             self._leave_slot()
             await self._reporter.look(work, ending)
@@ -133,8 +135,9 @@ class Runs:
 
         def begin() -> Any:
             # in the thread: much may have happened while it waited for one
-            if work.interruption or self._shared.in_doubt(work):
+            if work.interruption or self._shared.in_doubt(work) or self._shared.gates.ending(work):
                 raise NotBegunError
+            self._shared.gates.begin(work)
             return self._inside.call(work.context, function, work.kwargs)
 
         async def call() -> Any:
@@ -160,6 +163,7 @@ class Runs:
         Nor another job with its key, once or of a poll: one that has failed would leave the key free.
         """
         reporter = self._reporter
+        self._shared.gates.note(work, ending)
         self._threads.abandon(thread, replace=work.interruption != "shutdown")
         outcome = reporter.conclude(work, ending)
         if work.interruption == "shutdown" and work.forestall():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.circuits import Circuit, QueueOptions
 from headrace.config import Config
 from headrace.core import codec, settle
 from headrace.core.ports import Driver
@@ -18,6 +19,9 @@ from headrace.worker.options import WorkerOptions
 from headrace.worker.steps import Tasks
 from headrace.worker.storetime import StoreTime
 from headrace.worker.table import Table, Work
+
+if TYPE_CHECKING:
+    from headrace.worker.gates import Gates
 
 
 class Host(Protocol):
@@ -34,11 +38,17 @@ class Host(Protocol):
     @property
     def config(self) -> Config: ...
     @property
+    def circuits(self) -> Mapping[str, Circuit]: ...
+    @property
+    def queue_options(self) -> Mapping[str, QueueOptions]: ...
+    @property
     def failure_hooks(self) -> FailureHooks: ...
 
 
 class Shared:
     """Handed to every part; the parts know each other only where their constructors say so."""
+
+    gates: Gates  # set by the worker
 
     def __init__(self, app: Host, options: WorkerOptions, id: str) -> None:
         self.id = id
@@ -49,6 +59,7 @@ class Shared:
         self.rng: random.Random = app.rng
         self.hooks = app.failure_hooks
         self.version = app.config.version or ""
+        self.parks = bool(app.circuits)  # whether jobs of this app may be parked
         self.lease_us = app.config.lease_us
         self.heartbeat_s = app.config.heartbeat_s
         self._certain_s = self.lease_us / 1_000_000 - self.heartbeat_s
@@ -73,6 +84,10 @@ class Shared:
     def stop_claiming(self) -> None:
         """Let no claim begin any more, and wake whoever waits for a reason to."""
         self._stop.set()
+
+    async def sleep(self, seconds: float) -> None:
+        """About so long: workers that do something by the clock do not do it together."""
+        await asyncio.sleep(seconds * (0.75 + 0.5 * self.rng.random()))
 
     def monotonic(self) -> float:
         """Seconds of the event loop's clock."""

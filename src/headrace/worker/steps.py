@@ -23,7 +23,7 @@ def read_trail(work: Work, tasks: Tasks, now_us: int) -> endings.Ending | None:
 
 def read_envelope(work: Work, tasks: Tasks, now_us: int) -> endings.Ending | None:
     """Nothing read from a store is trusted: an unreadable body fails this job and no other."""
-    if work.envelope is not None:  # its once key has been looked for already
+    if work.envelope is not None:  # its gates or its once key have been looked for already
         return None
     try:
         work.envelope = codec.decode(work.job.body)
@@ -92,17 +92,21 @@ STEPS: tuple[Step, ...] = (
     check_poison,
     check_time,
     read_arguments,
-    check_once,
 )
 
 
-def prepare(work: Work, tasks: Tasks, now_us: int) -> endings.Ending | None:
-    """Take `work` through all steps; the ending of the first that ends it, else None: it may run."""
+def prepare(
+    work: Work, tasks: Tasks, now_us: int, held_back: Callable[[Work], endings.Ending | None]
+) -> endings.Ending | None:
+    """Take `work` through all steps; the ending of the first that ends it, else None: it may run.
+
+    `held_back` is what the gates say to it, last but for its once key: what can never run shall not wait.
+    """
     try:
         for step in STEPS:
             ending = step(work, tasks, now_us)
             if ending is not None:
                 return ending
+        return held_back(work) or check_once(work, tasks, now_us)
     except Exception as error:  # noqa: BLE001 - code of the user's, such as a validator, ends its own job only (B019)
         return endings.Raised(error)
-    return None

@@ -14,6 +14,7 @@ from headrace.core.trail import Trail
 from headrace.errors import UnreadableEnvelope
 from headrace.task import Task
 from headrace.worker.guard import Guard
+from headrace.worker.passes import Pass
 
 Interruption = Literal["", "timeout", "cancel", "shutdown", "lost"]
 
@@ -27,6 +28,7 @@ class Work:
         "ended",
         "envelope",
         "fed",
+        "gate",
         "guard",
         "interruption",
         "job",
@@ -45,6 +47,7 @@ class Work:
         self.trail: Trail | None = None
         self.task: Task[..., Any] | None = None
         self.kwargs: dict[str, Any] = {}
+        self.gate: Pass | None = None  # of a job with a circuit or a retry budget
         self.guard: Guard | None = None  # of a job with a once key
         self.context: JobContext | None = None
         self.running: asyncio.Task[None] | None = None

@@ -43,7 +43,7 @@ class Upkeep:
             # a store that was away must not make everybody look dead (3b.4)
             if self._heart.clean_beats >= CLEAN_BEATS:
                 await self._rescue_once(backoff)
-            await self._sleep(min(RESCUE_S, self._shared.heartbeat_s))
+            await self._shared.sleep(min(RESCUE_S, self._shared.heartbeat_s))
 
     async def _rescue_once(self, backoff: Backoff) -> None:
         try:
@@ -77,7 +77,7 @@ class Upkeep:
         while True:
             # on while there is more: what comes faster than one step a minute must not fill the store (B025)
             if not more:
-                await self._sleep(PRUNE_S)
+                await self._shared.sleep(PRUNE_S)
             more = (await until_answered(lambda: self._shared.driver.arun(prune), backoff, "pruning")).more
 
     async def unhoard(self) -> None:
@@ -90,6 +90,3 @@ class Upkeep:
                 logger.info(
                     "giving back %s claimed ahead: every slot is busy", counted(executor.release_waiting(), "job")
                 )
-
-    async def _sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds * (0.75 + 0.5 * self._shared.rng.random()))

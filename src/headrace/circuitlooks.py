@@ -1,0 +1,116 @@
+"""How circuits stand, for people: records, and the questions that make them, which both colours run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from headrace.core import circuit
+from headrace.core import operations as ops
+from headrace.core.circuit import REGISTERS, Breaker, CircuitPolicy, Transition, decode, shares
+from headrace.core.moments import aware
+from headrace.core.parking import LookParked, ParkedFor
+from headrace.core.registers import LookRegisters, RegisterView
+from headrace.core.states import State
+from headrace.inquiries import PAGE, Inquiry
+
+REASON = "circuit "  # before the name, in the reason of parked jobs
+MOST = 10_000  # parked jobs that are counted one by one
+
+
+class CircuitInfo(msgspec.Struct, frozen=True):
+    """How a circuit stands. `failed`, `slow`: shares of the calls of its window, or of its probes while half-open.
+
+    An open one whose time is over is half-open as of the next call: `until` is then in the past.
+    """
+
+    name: str
+    state: circuit.State
+    since: datetime | None  # None: nobody has asked about it yet
+    until: datetime | None  # of an open one
+    calls: int
+    failed: float
+    slow: float
+    probing: int  # calls of a half-open one that are under way
+    parked: int  # jobs, at most `MOST` where others are parked in the same queue
+    policy: CircuitPolicy
+    history: tuple[Transition, ...]  # the newest last
+
+
+def look(name: str, policy: CircuitPolicy | None) -> Inquiry[CircuitInfo]:
+    """One circuit."""
+    register = REGISTERS + name
+    views: list[RegisterView] = yield LookRegisters(register, limit=1)
+    body = views[0].body if views and views[0].name == register else None
+    parked = yield from _parked()
+    return (yield from _info(name, decode(body, policy), parked))
+
+
+def look_all(policies: Mapping[str, CircuitPolicy | None]) -> Inquiry[list[CircuitInfo]]:
+    """Those of the code, and those that the store knows."""
+    found: dict[str, bytes | None] = dict.fromkeys(policies)
+    after = ""
+    while True:
+        views: list[RegisterView] = yield LookRegisters(REGISTERS, PAGE, after)
+        found |= {view.name.removeprefix(REGISTERS): view.body for view in views}
+        if len(views) < PAGE:
+            break
+        after = views[-1].name
+    parked = yield from _parked()
+    infos: list[CircuitInfo] = []
+    for name in sorted(found):
+        info = yield from _info(name, decode(found[name], policies.get(name)), parked)
+        infos.append(info)
+    return infos
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How many jobs are parked in each queue, and what for."""
+
+    counts: dict[str, int]
+    reasons: list[ParkedFor]
+
+
+def _parked() -> Inquiry[Counts]:
+    queues: list[ops.QueueView] = yield ops.Queues()
+    counts = {queue.name: queue.parked for queue in queues if queue.parked}
+    reasons: list[ParkedFor] = []
+    if counts:
+        reasons = yield LookParked(tuple(counts))
+    return Counts(counts, reasons)
+
+
+def _info(name: str, breaker: Breaker, parked: Counts) -> Inquiry[CircuitInfo]:
+    letters = breaker.results if breaker.state == "half_open" else breaker.window
+    failed, slow = shares(letters)
+    count = 0
+    for one in parked.reasons:
+        if one.reason == REASON + name:
+            alone = sum(other.queue == one.queue for other in parked.reasons) == 1
+            count += parked.counts[one.queue] if alone else (yield from _counted(one))
+    return CircuitInfo(
+        name=name,
+        state=breaker.state,
+        since=aware(breaker.since_us) if breaker.since_us else None,
+        until=aware(breaker.until_us) if breaker.state == "open" else None,
+        calls=len(letters),
+        failed=failed,
+        slow=slow,
+        probing=len(breaker.permits),
+        parked=count,
+        policy=breaker.policy,
+        history=breaker.history,
+    )
+
+
+def _counted(one: ParkedFor) -> Inquiry[int]:
+    count, cursor = 0, None
+    while count < MOST:
+        page: ops.Page = yield ops.List(State.PARKED, one.queue, reason=one.reason, limit=PAGE, cursor=cursor)
+        count += len(page.jobs)
+        cursor = page.next
+        if cursor is None:
+            break
+    return count

@@ -1,0 +1,84 @@
+"""A job's way through the gates: whether it may run, and what is to be told when it has."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.circuitlooks import REASON
+from headrace.circuits import CircuitOptions
+from headrace.core import endings
+from headrace.core.budget import RetryBudget
+from headrace.core.circuit import CircuitPolicy, Result, Standing
+from headrace.core.verdict import Pending
+from headrace.standings import Standings
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """What the jobs of one task in one queue pass. `policy` None: that of the store holds."""
+
+    circuit: str | None
+    policy: CircuitPolicy | None
+    options: CircuitOptions
+    budgets: dict[str, RetryBudget]  # by register
+
+    @property
+    def reason(self) -> str:
+        """What its jobs are parked for."""
+        return f"{REASON}{self.circuit}"
+
+
+class Pass:
+    """Of one claimed job. It is let in by an answer of the store, and asks what is known once more before it starts."""
+
+    __slots__ = ("begun_at", "call", "gate", "generation", "granted", "is_probe", "is_retry", "noted", "refusal")
+
+    def __init__(self, gate: Gate, call: str, *, is_retry: bool) -> None:
+        self.gate = gate
+        self.call = call
+        self.is_retry = is_retry
+        self.generation: int | None = None  # of the circuit, in which it was let in
+        self.is_probe = False
+        self.granted: set[str] = set()  # registers of budgets
+        self.refusal: endings.Ending | None = None
+        self.begun_at: float | None = None  # seconds of the monotonic clock
+        self.noted = False
+
+    def let_in(self, standing: Standing) -> None:
+        """By its circuit, as that stands."""
+        self.generation = standing.generation
+        self.is_probe = standing.state == "half_open"
+
+    def ending(self, standings: Standings) -> endings.Ending | None:
+        """How it ends without being run. None: it may run, as far as is known at this moment."""
+        circuit = self.gate.circuit
+        if self.refusal is not None or circuit is None:
+            return self.refusal
+        known = standings.get(circuit)
+        if known is None or known.standing.generation == self.generation:
+            return None
+        if known.standing.lets_all_in:
+            self.let_in(known.standing)
+            return None
+        return endings.Parked(self.gate.reason)
+
+    def result(self, ending: endings.Ending, now: float) -> Result:
+        """What its run tells of the dependency."""
+        if self.begun_at is None:
+            return "none"
+        options, seconds = self.gate.options, now - self.begun_at
+        match ending:
+            case endings.Succeeded():
+                return options.result(None, seconds)
+            case endings.TimedOut():
+                return options.result(TimeoutError(), seconds)
+            case endings.Raised(error=error):
+                return options.result(error, seconds)
+            case endings.Decided(verdict=Pending()):
+                return options.result(None, seconds)
+        return "none"
+
+    def was_made(self, ending: endings.Ending) -> bool:
+        """Whether it counts as a run, for budgets."""
+        return self.begun_at is not None and isinstance(
+            ending, (endings.Succeeded, endings.Raised, endings.TimedOut, endings.Decided)
+        )
