@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core import once_records, trail
+from headrace.core import once_records, parking, registers, trail
 from headrace.core import operations as ops
 from headrace.core.states import LIVE
 from headrace.errors import StoreUnavailable
@@ -19,10 +19,11 @@ from headrace.stores.plan import Plan
 from headrace.testing.clock import VirtualClock
 from headrace.testing.conformance import Harness
 from headrace.testing.conformance.harness import job
+from tests.contract import circuits
 from tests.contract.records import LOOKS, TOGETHER
 from tests.contract.stores import COLOURS, STORES, in_colour, open_driver
 from tests.contract.views import check_whole, everything, records
-from tests.contract.world import IDS, KEYS, World, operations
+from tests.contract.world import IDS, KEYS, QUEUES, World, operations
 
 Seen = dict[str, Any]
 
@@ -117,7 +118,8 @@ class Scene:
 
 def see(harness: Harness) -> Seen:
     seen = everything(harness.run, IDS, harness.clock())
-    return {**seen, "records": records(harness.run, LOOKS)}
+    shared, parked = circuits.seen(harness.run, QUEUES)
+    return {**seen, "records": records(harness.run, LOOKS), "registers": shared, "parked": parked}
 
 
 PLACES = [f"{store}-{colour}" for store in STORES for colour in COLOURS if store != "redis_slots" or colour == "sync"]
@@ -170,7 +172,7 @@ def test_a_cut_anywhere_leaves_the_unique_keys_with_the_living(name: str, open_s
 def test_every_operation_is_cut() -> None:
     """A new operation fails here until it stands in the world's list."""
     covered = {type(operation) for _, operation in operations(reference())}
-    modules = (ops.__name__, once_records.__name__)
+    modules = [module.__name__ for module in (ops, once_records, registers, parking)]
     ours = {kind for kind in ops.Operation.__subclasses__() if kind.__module__ in modules}
     assert ours == covered  # those of the outbox are cut in tests/outbox
 
@@ -192,6 +194,7 @@ def check_each_is_before_or_after(seen: Seen, before: Seen, after: Seen) -> None
             assert now.token >= was.token
     for name, record in seen["records"].items():
         assert record in (before["records"][name], after["records"][name]), name
+    assert seen["registers"] in (before["registers"], after["registers"])  # all of them or none
     for ids, names in TOGETHER:
         assert some(seen, ids, names) in (some(before, ids, names), some(after, ids, names)), (ids, names)
 
@@ -217,7 +220,7 @@ def _in_company(view: ops.JobView) -> ops.JobView:
 
 def comparable(seen: Seen) -> Seen:
     """Without leases: an operation may have told the store first that its worker lives."""
-    return {what: seen[what] for what in ("jobs", "lists", "records")}
+    return {what: seen[what] for what in ("jobs", "lists", "records", "registers", "parked")}
 
 
 def holds(view: ops.JobView) -> bool:

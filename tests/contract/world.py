@@ -9,32 +9,14 @@ from headrace.core.states import State
 from headrace.testing.clock import MICROSECONDS
 from headrace.testing.conformance import Harness
 from headrace.testing.conformance.harness import LEASE, job, outcome
-from tests.contract import records
+from tests.contract import circuits, records
 
 QUEUES = ("q1", "q2")
-IDS = (
-    *("ready", "ready2", "due", "later", "parked", "failed", "failed2", "failed3", "kept", "gone", "crowd"),
-    *(
-        "run",
-        "run2",
-        "run3",
-        "dead",
-        "dead2",
-        "dead3",
-        "lost",
-        "lost2",
-        "new",
-        "new2",
-        "new3",
-        "new4",
-        "new5",
-        "nobody",
-        "then",
-        "then2",
-        "then3",
-        "then4",
-    ),
-)
+WAITING = ("ready", "ready2", "due", "later", "crowd", "parked", *circuits.PARKED)
+ENDED = ("failed", "failed2", "failed3", "kept", "gone")
+RUNNING = ("run", "run2", "run3", "dead", "dead2", "dead3", "lost", "lost2")
+LATER = ("new", "new2", "new3", "new4", "new5", "then", "then2", "then3", "then4", "nobody")
+IDS = (*WAITING, *ENDED, *RUNNING, *LATER)
 KEYS = tuple((queue, f"k-{id}") for id in IDS for queue in QUEUES)
 
 
@@ -114,6 +96,10 @@ class World:
         self.claims["parked"] = h.take(1, queues=("q1",), worker="alive")[0]
         self._take("parked")
         assert h.settle(self.claims["parked"], State.PARKED)
+        self._hold("alive", *circuits.PARKED)
+        for id, reason in circuits.PARKED.items():
+            assert h.settle(self.claims[id], State.PARKED, worker="alive", reason=reason)
+        circuits.fill(h)
         h.put(self._job("ready", "q1"), self._job("ready2", "q2", priority=3))
         h.put(self._job("due", "q1", delay_us=MICROSECONDS), self._job("later", "q1", delay_us=3600 * MICROSECONDS))
         h.put(self._job("crowd", "q1", priority=-5))
@@ -126,6 +112,7 @@ def operations(world: World) -> Iterator[tuple[str, ops.Operation[object]]]:
     yield from _workers(world)
     yield from _operators()
     yield from records.operations(world.harness, world.claims)
+    yield from circuits.operations(QUEUES)
     yield "get", ops.Get("run")
     yield "list", ops.List(State.READY)
     yield "queues", ops.Queues()

@@ -22,6 +22,7 @@ from headrace.testing.clock import MICROSECONDS, VirtualClock
 from headrace.testing.conformance.harness import LEASE
 from tests.contract.stores import STORES, in_colour, open_driver
 from tests.contract.views import check_whole, in_lists
+from tests.model.parking_rules import ParkingRules
 from tests.model.record_rules import RecordRules
 
 EXAMPLES = int(os.environ.get("HEADRACE_MODEL_EXAMPLES", "150"))
@@ -66,7 +67,7 @@ def new_jobs_of(ids: st.SearchStrategy[str]) -> st.SearchStrategy[ops.NewJob]:
 new_jobs = new_jobs_of(ids)
 
 
-class Comparison(RecordRules):
+class Comparison(RecordRules, ParkingRules):
     """Each rule runs one operation on both."""
 
     def __init__(self, opened: Any) -> None:
