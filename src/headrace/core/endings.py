@@ -150,6 +150,8 @@ Ending = (
     | OnceKeyReused
     | OnceKeyHeld
     | Raised
+    | RaisedElsewhere
+    | Crashed
     | TimedOut
     | Decided
     | Released
@@ -164,6 +166,4 @@ Ending = (
     | Poisoned
     | CancelledByUser
 )
-    | RaisedElsewhere
-    | Crashed
 SUCCEEDED = Succeeded()

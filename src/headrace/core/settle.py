@@ -26,9 +26,9 @@ from headrace.core.endings import (
     Parked,
     Poisoned,
     Raised,
+    RaisedElsewhere,
     Released,
     Succeeded,
-    RaisedElsewhere,
     TimedOut,
     UnknownTask,
     Unreadable,
@@ -257,6 +257,11 @@ def said(ending: Ending, policy: Policy) -> str:
     return ""
 
 
+def _said_of(message: str, rule: tuple[Retry, Ruling]) -> str:
+    _, ruling = rule
+    return clean("; ".join(filter(None, (message, as_text(ruling.why)))), TEXT) if isinstance(ruling, Snooze) else ""
+
+
 def _used_up(trail: Trail, retry: Retry) -> bool:
     attempts_left = retry.max_attempts is None or trail.attempts < retry.max_attempts
     errors_left = retry.max_errors is None or trail.errors < retry.max_errors
@@ -273,11 +278,6 @@ def _again(case: _Case, trail: Trail, reason: str, delay_us: int) -> Outcome:
                 return case.outcome(State.EXPIRED, TIMED_OUT, trail)
             return case.outcome(State.SCHEDULED, reason, trail, delay_us=left_us)
         message = f"the next run would start {delay_us / SECOND:g} s from now, after its deadline"
-def _said_of(message: str, rule: tuple[Retry, Ruling]) -> str:
-    _, ruling = rule
-    return clean("; ".join(filter(None, (message, as_text(ruling.why)))), TEXT) if isinstance(ruling, Snooze) else ""
-
-
         mishap = case.mishap(ErrorText("DeadlinePassed", message, ""))
         return case.outcome(State.FAILED, "deadline", trail.with_mishap(mishap))
     return case.outcome(State.SCHEDULED, reason, trail, delay_us=delay_us)
