@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.public import (
         Cancel,
+        ChildError,
         Circuit,
         CircuitInfo,
         CircuitOpen,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         Job,
         JobContext,
         JobInfo,
+        JobInterrupted,
         JobLogFilter,
         LeaseLost,
         Listed,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         PayloadTooLarge,
         Pending,
         PollTask,
+        RepairError,
         Retry,
         RetryBudget,
         RetryIn,
@@ -58,6 +61,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Cancel",
+    "ChildError",
     "Circuit",
     "CircuitInfo",
     "CircuitOpen",
@@ -74,6 +78,7 @@ __all__ = [
     "Job",
     "JobContext",
     "JobInfo",
+    "JobInterrupted",
     "JobLogFilter",
     "LeaseLost",
     "Listed",
@@ -87,6 +92,7 @@ __all__ = [
     "PayloadTooLarge",
     "Pending",
     "PollTask",
+    "RepairError",
     "Retry",
     "RetryBudget",
     "RetryIn",

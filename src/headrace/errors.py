@@ -7,11 +7,13 @@
     |   +-- UnknownTask            no task of that name is registered
     |   +-- WrongColour            a blocking call inside a running event loop, or the other way round
     +-- CircuitOpen            a call is not to be made now: try again after `retry_after` seconds
+    +-- ChildError             a handler has raised in a child process, or that process has died
     +-- LeaseLost              a job is not this worker's any more, so that its handler may end nothing
     +-- OnceError              nothing was executed under a once key
     |   +-- OnceBusy               somebody else is at it: try again after `retry_after` seconds
     |   +-- OnceConflict           the key stands for another call
     |   +-- OnceFailed             an earlier run has failed for good, and its failure is kept
+    +-- RepairError            a failed job, or a replay, is not as it was thought to be: look at it again
     +-- RolledBack             a handler has returned, but not committed the transaction in which it completed its job
     +-- EnvelopeError          a message cannot be made or read
     |   +-- PayloadTooLarge        more than 1 MB, or nested deeper than 64 levels
@@ -24,6 +26,8 @@
     +-- WebhookError           a webhook cannot be sent, or not be believed
     |   +-- AddressRefused         its address must not be reached from here
     |   +-- SignatureInvalid       a received request is not of whom it should be, or too old
+
+`JobInterrupted` is none of them: it derives from BaseException, so that `except Exception` does not catch it.
 
 A docstring is the default message: it says who is at fault and what to do.
 """
@@ -58,12 +62,37 @@ class WrongColour(TaskError):
     """A blocking call was made inside a running event loop: await the `a...` twin of the method instead."""
 
 
+class RepairError(HeadraceError):
+    """A failed job, or a replay of some, is not as it was thought to be: look at it again."""
+
+
 class CircuitOpen(HeadraceError):
     """The circuit around this dependency lets no call in now: try again later."""
 
     def __init__(self, message: str = "", retry_after: float = 1.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after  # seconds
+
+
+class ChildError(HeadraceError):
+    """A handler has raised in a child process, or that process has died: what `Middleware.around` sees of it."""
+
+    def __init__(self, error_type: str = "", message: str = "", traceback: str = "") -> None:
+        super().__init__(": ".join(filter(None, (error_type, message))))
+        self.type = error_type  # of the exception there; "ChildLost": the process has died
+        self.message = message
+        self.traceback = traceback
+
+
+class JobInterrupted(BaseException):
+    """Raised in a plain function that runs in a child process and has to end now; async functions are cancelled.
+
+    `why` is "timeout", "cancel", "shutdown" or "lost". Clean up and let it pass: the process is killed soon after.
+    """
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(why)
+        self.why = why
 
 
 class LeaseLost(HeadraceError):

@@ -5,8 +5,8 @@ A generator yields operations, receives their answers, and returns its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ from headrace.core.poll import Polling
 from headrace.core.ports import Driver
 from headrace.core.states import State
 from headrace.core.wording import near
+from headrace.drivers.system import SystemClock
 from headrace.errors import ConfigError, InvalidArguments, UnreadableEnvelope
 from headrace.jobinfo import JobInfo, OnceInfo, job_info, once_info
 from headrace.task import Task
@@ -31,11 +32,44 @@ Progress = Callable[[int, int], None]
 PAGE = 1_000
 
 
-class Retried(msgspec.Struct, frozen=True):
-    """`retried`: how many are ready again; `skipped`: id -> why not."""
+class App(Protocol):
+    """What is needed of an app."""
 
-    retried: int
-    skipped: dict[str, str]
+    @property
+    def driver(self) -> Driver:
+        """The store."""
+        ...
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """Tasks by name."""
+        ...
+
+    @property
+    def clock(self) -> SystemClock:
+        """This machine's clock: for sentences only."""
+        ...
+
+    def new_id(self) -> str:
+        """An id."""
+        ...
+
+
+class Pause(msgspec.Struct, ops.Operation[None], frozen=True):
+    """No operation of a store: let so many seconds go by."""
+
+    writes = False
+    seconds: float
+
+    def paused(self) -> Any:
+        """In this thread."""
+        SystemClock().sleep(self.seconds)
+
+    async def apaused(self) -> Any:
+        """The same, awaited."""
+        from asyncio import sleep  # noqa: PLC0415 - a synchronous caller need not load it
+
+        await sleep(self.seconds)
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -53,7 +87,7 @@ def drive(inquiry: Inquiry[R], driver: Driver) -> R:
         operation = next(inquiry)
         while True:
             try:
-                answer = driver.run(operation)
+                answer = operation.paused() if isinstance(operation, Pause) else driver.run(operation)
             except ValueError as error:  # the inquiry may know what the caller got wrong
                 operation = inquiry.throw(error)
             else:
@@ -69,7 +103,7 @@ async def adrive(inquiry: Inquiry[R], driver: Driver) -> R:
         operation = next(inquiry)
         while True:
             try:
-                answer = await driver.arun(operation)
+                answer = await (operation.apaused() if isinstance(operation, Pause) else driver.arun(operation))
             except ValueError as error:  # the inquiry may know what the caller got wrong
                 operation = inquiry.throw(error)
             else:
@@ -136,101 +170,6 @@ def _once_key(envelope: codec.Envelope | None, task: Task[..., Any] | None) -> s
         return task.once.render({**task.arguments.defaults, **task.arguments.decode(envelope.args)})
     except (Exception, SystemExit):  # noqa: BLE001 - a validator of the user's may raise anything
         return None
-
-
-# -- failed jobs
-
-
-def retry(ids: str | Iterable[str]) -> Inquiry[Retried]:
-    """Make failed jobs ready again."""
-    retried = 0
-    skipped: dict[str, str] = {}
-    for chunk in _chunks([ids] if isinstance(ids, str) else list(ids)):
-        answer: ops.Replayed = yield ops.Replay(chunk)
-        retried += len(answer.replayed)
-        skipped |= answer.skipped
-    return Retried(retried, skipped)
-
-
-def retry_failed(
-    queue: str | None, task: str | None, reason: str | None, progress: Progress | None
-) -> Inquiry[Retried]:
-    """The same for all failed jobs that match."""
-    by_queue = yield from _failed(queue, task, reason)
-    total = sum(map(len, by_queue.values()))
-    retried, done = 0, 0
-    skipped: dict[str, str] = {}
-    for name, ids in by_queue.items():
-        for chunk in _chunks(ids):
-            answer: ops.Replayed = yield ops.Replay(chunk, name)
-            retried += len(answer.replayed)
-            skipped |= answer.skipped
-            done += len(chunk)
-            if progress:
-                progress(done, total)
-    return Retried(retried, skipped)
-
-
-def forget(ids: str | Iterable[str]) -> Inquiry[int]:
-    """Delete failed or kept jobs."""
-    forgotten = 0
-    for chunk in _chunks([ids] if isinstance(ids, str) else list(ids)):
-        forgotten += yield ops.Forget(chunk)
-    return forgotten
-
-
-def forget_failed(queue: str | None, task: str | None, reason: str | None, progress: Progress | None) -> Inquiry[int]:
-    """The same for all failed jobs that match."""
-    by_queue = yield from _failed(queue, task, reason)
-    total = sum(map(len, by_queue.values()))
-    forgotten, done = 0, 0
-    for name, ids in by_queue.items():
-        for chunk in _chunks(ids):
-            forgotten += yield ops.Forget(chunk, name)
-            done += len(chunk)
-            if progress:
-                progress(done, total)
-    return forgotten
-
-
-def prune(
-    age_us: int | None, most: int | None, queue: str | None, task: str | None, progress: Progress | None
-) -> Inquiry[int]:
-    """Delete old failed jobs, batch by batch.
-
-    Raises:
-        ConfigError: neither an age nor a number is given, or the number is negative.
-    """
-    if age_us is None and most is None:
-        raise ConfigError("prune needs older_than or most: what is to go?")
-    if most is not None and (type(most) is not int or most < 0):
-        raise ConfigError(f"most is {most!r}: use a whole number of 0 or more")
-    pruned = 0
-    while True:
-        batch: ops.Pruned = yield ops.Prune(age_us, most, queue, task, PAGE)
-        pruned += batch.failed
-        if progress:
-            progress(pruned, 0)
-        if not batch.more:
-            return pruned
-
-
-def _failed(queue: str | None, task: str | None, reason: str | None) -> Inquiry[dict[str, list[str]]]:
-    """All matching ids, by queue. They are collected first: what fails again meanwhile is not retried twice (B135)."""
-    found: dict[str, list[str]] = {}
-    cursor = None
-    while True:
-        page: ops.Page = yield ops.List(State.FAILED, queue, task, reason, PAGE, cursor)
-        for view in page.jobs:
-            found.setdefault(view.queue, []).append(view.id)
-        cursor = page.next
-        if cursor is None:
-            return found
-
-
-def _chunks(ids: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    for start in range(0, len(ids), PAGE):
-        yield tuple(ids[start : start + PAGE])
 
 
 # -- will this code run what is waiting?

@@ -14,7 +14,7 @@ from headrace.core.once_records import OnceView
 from headrace.core.operations import JobView
 from headrace.core.poll import Polling
 from headrace.core.states import State
-from headrace.core.trail import Mishap, Trail
+from headrace.core.trail import Edit, Mishap, Trail
 from headrace.errors import UnreadableEnvelope
 
 
@@ -57,6 +57,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     cancel_requested: bool
     counts: dict[str, int]  # attempts, errors, crashes, releases, snoozes, replays, polls
     history: tuple[Mishap, ...]  # what went wrong, oldest first, at most 10
+    edits: tuple[Edit, ...] = ()  # corrections of its arguments while it was failed, oldest first, at most 10
     args: Any = None  # decoded JSON; None in listings and where it cannot be decoded
     envelope: Envelope | None = None  # None in listings and where it cannot be decoded
     body: bytes | None = None  # as stored; None in listings
@@ -73,6 +74,11 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
         last = self.history[-1]
         text = f"{last.type}: {last.message}" if last.message else last.type or last.kind
         return text if self.reason in ("", last.type, last.kind) else f"{self.reason} ({text})"
+
+    @property
+    def code_version(self) -> str | None:
+        """Of the code that enqueued it; that of each worker that ran it stands in the history."""
+        return None if self.envelope is None else self.envelope.code_version
 
     @property
     def traceback(self) -> str:
@@ -118,6 +124,7 @@ def job_info(view: JobView, poll: Polling | None = None) -> JobInfo:
             "polls": remembered.polls,
         },
         history=remembered.history,
+        edits=remembered.edits,
         args=args,
         envelope=envelope,
         body=view.body,
@@ -125,6 +132,11 @@ def job_info(view: JobView, poll: Polling | None = None) -> JobInfo:
         deadline=None if deadline_us is None else _aware(deadline_us),
         poll=None if poll is None else _poll_info(poll, remembered),
     )
+
+
+def listed(view: JobView) -> JobInfo:
+    """A job in a listing: without its message, which may have been read to find it."""
+    return job_info(view if view.body is None else msgspec.structs.replace(view, body=None))
 
 
 def once_info(task: str, key: str, view: OnceView | None) -> OnceInfo:

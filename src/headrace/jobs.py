@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from headrace import explain, inquiries
+from headrace import explain, inquiries, repairs
 from headrace.core import operations as ops
 from headrace.core.durations import micros
+from headrace.core.failures import FailedFilter, FailureGroup
 from headrace.core.ports import Driver
 from headrace.core.states import State
-from headrace.drivers.system import SystemClock
-from headrace.inquiries import Problem, Progress, Retried, drive
-from headrace.jobinfo import JobInfo, JobPage, OnceInfo, job_info
+from headrace.inquiries import App, Problem, Progress, drive
+from headrace.jobinfo import JobInfo, JobPage, OnceInfo, listed
+from headrace.repairs import Edited, Retried
+from headrace.replays import Replays
 from headrace.sending import refuse_in_loop
-from headrace.task import Task
-
-
-class App(Protocol):
-    """What is needed of an app."""
-
-    @property
-    def driver(self) -> Driver:
-        """The store."""
-        ...
-
-    @property
-    def tasks(self) -> Mapping[str, Task[..., Any]]:
-        """Tasks by name."""
-        ...
-
-    @property
-    def clock(self) -> SystemClock:
-        """This machine's clock: for sentences only."""
-        ...
 
 
 class Jobs:
@@ -42,6 +24,7 @@ class Jobs:
 
     def __init__(self, app: App) -> None:
         self._app = app
+        self.replays = Replays(app)
 
     def _driver(self, method: str) -> Driver:
         refuse_in_loop(f"app.jobs.{method}", f"app.ajobs.{method}")
@@ -77,7 +60,7 @@ class Jobs:
             inquiries.page(state, queue=queue, task=task, reason=reason, limit=limit, cursor=cursor),
             self._driver("list"),
         )
-        return JobPage(tuple(map(job_info, page.jobs)), page.next)
+        return JobPage(tuple(map(listed, page.jobs)), page.next)
 
     def cancel(self, id: str) -> Literal["cancelled", "requested", "finished", "absent"]:
         """Cancel a waiting job, or ask the worker of a running one ("requested"). It can be looked at for 24 h."""
@@ -85,7 +68,7 @@ class Jobs:
 
     def retry(self, ids: str | Iterable[str]) -> Retried:
         """Make failed jobs ready again with their counts reset: same id, options and unique key."""
-        return drive(inquiries.retry(ids), self._driver("retry"))
+        return drive(repairs.retry(ids), self._driver("retry"))
 
     def retry_failed(
         self,
@@ -93,14 +76,20 @@ class Jobs:
         queue: str | None = None,
         task: str | None = None,
         reason: str | None = None,
+        where: FailedFilter | None = None,
         progress: Progress | None = None,
     ) -> Retried:
-        """The same for all failed jobs that match. `progress` is called with (done, total)."""
-        return drive(inquiries.retry_failed(queue, task, reason, progress), self._driver("retry_failed"))
+        """The same for all failed jobs that match. `progress` is called with (done, total).
+
+        What fails again meanwhile is left as it is. For thousands of jobs see `replays`, which can be paced, tried with
+        a few jobs first, looked at, cancelled and resumed.
+        """
+        meant = repairs.meant(queue, task, reason, where)
+        return drive(repairs.retry_failed(meant, progress), self._driver("retry_failed"))
 
     def forget(self, ids: str | Iterable[str]) -> int:
         """Delete failed or kept jobs; answers how many there were."""
-        return drive(inquiries.forget(ids), self._driver("forget"))
+        return drive(repairs.forget(ids), self._driver("forget"))
 
     def forget_failed(
         self,
@@ -108,10 +97,61 @@ class Jobs:
         queue: str | None = None,
         task: str | None = None,
         reason: str | None = None,
+        where: FailedFilter | None = None,
         progress: Progress | None = None,
     ) -> int:
         """Delete all failed jobs that match; answers how many there were."""
-        return drive(inquiries.forget_failed(queue, task, reason, progress), self._driver("forget_failed"))
+        meant = repairs.meant(queue, task, reason, where)
+        return drive(repairs.forget_failed(meant, progress), self._driver("forget_failed"))
+
+    def find_failed(self, where: FailedFilter | None = None, *, limit: int = 100, cursor: str | None = None) -> JobPage:
+        """A page of the failed jobs that `where` means, newest first, without their arguments.
+
+        The store filters by queue, task and reason; for the rest, pages are read until there are enough.
+
+        Raises:
+            ConfigError: the limit is below 1, or the cursor is none that a page gave.
+        """
+        page = drive(repairs.find(where or FailedFilter(), limit, cursor), self._driver("find_failed"))
+        return JobPage(tuple(map(listed, page.jobs)), page.next)
+
+    def failure_groups(
+        self, where: FailedFilter | None = None, *, progress: Progress | None = None
+    ) -> Sequence[FailureGroup]:
+        """Failed jobs by what went wrong and where, the largest group first. `progress` is called with (seen, 0)."""
+        return drive(repairs.groups(where or FailedFilter(), progress), self._driver("failure_groups"))
+
+    def edit(
+        self,
+        id: str,
+        changes: Mapping[str, Any],
+        *,
+        drop: Collection[str] | None = (),
+        by: str,
+        why: str = "",
+        dry_run: bool = False,
+    ) -> Edited:
+        """Give a failed job other arguments, checked against its task's signature before they are stored.
+
+        Its id, options, unique key and place among the failed stay; retry or replay it afterwards. Its once key is made
+        anew. Who changed what, when and why stays with the job, its last 10 corrections.
+
+        Args:
+            id: of the job.
+            changes: arguments by name, as for `enqueue`.
+            drop: names of arguments that go; None: all that are not in `changes`.
+            by: who does it.
+            why: what for.
+            dry_run: check and compare only.
+
+        Raises:
+            RepairError: there is no such job, it has not failed, or has changed meanwhile.
+            UnknownTask: the app has no task of that name.
+            InvalidArguments, PayloadTooLarge: the arguments do not fit.
+            UnreadableEnvelope: the message cannot be read, so that nothing in it can be changed.
+        """
+        inquiry = repairs.edit(id, self._app.tasks, changes, drop, by=by, why=why, dry_run=dry_run)
+        return drive(inquiry, self._driver("edit"))
 
     def prune(
         self,
@@ -124,7 +164,7 @@ class Jobs:
     ) -> int:
         """Delete failed jobs older than a duration (seconds, timedelta, "30d"), and the oldest beyond `most`."""
         age_us = None if older_than is None else micros(older_than, "older_than")
-        return drive(inquiries.prune(age_us, most, queue, task, progress), self._driver("prune"))
+        return drive(repairs.prune(age_us, most, queue, task, progress), self._driver("prune"))
 
     def queues(self) -> Sequence[ops.QueueView]:
         """All queues with their counts, sorted by name."""

@@ -14,11 +14,13 @@ from headrace.core.states import State
 from headrace.core.unique import Unique
 from headrace.core.verdict import Cancel, Fail, Pending, RetryIn, Snooze
 from headrace.errors import (
+    ChildError,
     CircuitOpen,
     ConfigError,
     EnvelopeError,
     HeadraceError,
     InvalidArguments,
+    JobInterrupted,
     LeaseLost,
     NewerEnvelope,
     OnceBusy,
@@ -26,6 +28,7 @@ from headrace.errors import (
     OnceError,
     OnceFailed,
     PayloadTooLarge,
+    RepairError,
     RolledBack,
     StoreError,
     StoreFull,
@@ -44,6 +47,7 @@ from headrace.task import Task
 
 __all__ = [
     "Cancel",
+    "ChildError",
     "Circuit",
     "CircuitInfo",
     "CircuitOpen",
@@ -60,6 +64,7 @@ __all__ = [
     "Job",
     "JobContext",
     "JobInfo",
+    "JobInterrupted",
     "JobLogFilter",
     "LeaseLost",
     "Listed",
@@ -73,6 +78,7 @@ __all__ = [
     "PayloadTooLarge",
     "Pending",
     "PollTask",
+    "RepairError",
     "Retry",
     "RetryBudget",
     "RetryIn",

@@ -95,6 +95,9 @@ def test_the_twins_give_the_same_answers(app: Headrace, task: Task[..., Any], ho
         ("retry_failed", (), {"queue": "nothing"}),
         ("forget", ("nobody",), {}),
         ("forget_failed", (), {"queue": "nothing"}),
+        ("find_failed", (), {"limit": 2}),
+        ("failure_groups", (), {}),
+        ("edit", (ids[0], {"order_id": 5}), {"by": "x", "dry_run": True}),
         ("prune", (), {"most": 100}),
     ]
     assert {name for name, _, _ in calls} == {name for name in vars(Jobs) if not name.startswith("_")}

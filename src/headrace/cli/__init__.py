@@ -113,7 +113,7 @@ COMMANDS: dict[str, tuple[Loader, str]] = {
     "queue": (_queue, "List queues: counts, oldest ready, oldest running."),
     "worker": (_worker, "List workers: alive or gone, what they hold."),
     "why": (_why, "Say why a job is where it is."),
-    "failed": (_failed, "List, show, retry, forget, prune failed jobs."),
+    "failed": (_failed, "List, group, show, edit, replay, forget failed jobs."),
     "once": (_once, "Show who holds a once key, and what it remembers."),
     "outbox": (_outbox, "Carry events out; show, retry, skip, prune them."),
     "alerts": (_alerts, "Try the sinks of the alerts."),
@@ -207,7 +207,7 @@ def _explain(error: BaseException, settings: Settings) -> int:
 
 
 def _verdict(error: BaseException) -> tuple[ExitCode, str]:
-    from headrace.errors import HeadraceError, StoreError
+    from headrace.errors import HeadraceError, RepairError, StoreError
 
     if isinstance(error, OSError) and error.errno in NO_ROOM:  # of click's own --help: no command writes a file
         error = CannotWrite.because(error)
@@ -218,5 +218,6 @@ def _verdict(error: BaseException) -> tuple[ExitCode, str]:
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return ExitCode.INTERRUPTED, "interrupted"
     if isinstance(error, HeadraceError):
-        return ExitCode.STORE if isinstance(error, StoreError) else ExitCode.USAGE, str(error)
+        code = ExitCode.NO if isinstance(error, RepairError) else ExitCode.USAGE
+        return ExitCode.STORE if isinstance(error, StoreError) else code, str(error)
     return ExitCode.INTERNAL, f"{type(error).__name__}: {error} (this is a bug; --verbose shows where)"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.cli.output import as_json, facts, local, printable, say
 
 if TYPE_CHECKING:
-    from headrace.core.trail import Mishap
+    from headrace.core.trail import Difference, Edit, Mishap
     from headrace.jobinfo import JobInfo, OnceInfo
 
 _ENDED = ("done", "failed")  # once records that remember a result
@@ -44,7 +44,9 @@ def job_fields(info: JobInfo) -> dict[str, Any]:
         "once": None if info.once is None else once_fields(info.once),
         "args": _args(info),
         "envelope": _envelope(info),
+        "code_version": info.code_version,
         "history": [_mishap_fields(one) for one in info.history],
+        "edits": [edit_fields(one) for one in info.edits],
     }
     if info.problem:
         fields |= {"problem": info.problem, "body": info.body.decode("utf-8", "backslashreplace")}
@@ -78,6 +80,8 @@ def show_job(info: JobInfo, *, tracebacks: bool) -> None:
     _show_payload(info)
     for place, mishap in enumerate(info.history):
         _show_mishap(mishap, traceback=tracebacks or place == len(info.history) - 1)
+    for edit in info.edits:
+        _show_edit(edit)
 
 
 def _envelope_facts(info: JobInfo) -> list[tuple[str, object]]:
@@ -85,7 +89,12 @@ def _envelope_facts(info: JobInfo) -> list[tuple[str, object]]:
     if envelope is None:
         return []
     headers = ", ".join(f"{name}={value}" for name, value in envelope.headers.items())
-    return [("tenant", envelope.tenant), ("tags", ", ".join(envelope.tags)), ("headers", headers)]
+    return [
+        ("tenant", envelope.tenant),
+        ("tags", ", ".join(envelope.tags)),
+        ("headers", headers),
+        ("enqueued by", f"version {envelope.code_version}" if envelope.code_version else None),
+    ]
 
 
 def _poll_fields(info: JobInfo) -> dict[str, Any] | None:
@@ -164,7 +173,8 @@ def _show_payload(info: JobInfo) -> None:
 def _show_mishap(mishap: Mishap, *, traceback: bool) -> None:
     say()
     what = "answer" if mishap.kind == "pending" else "attempt"
-    say(printable(f"{local(mishap.at_us)}  {what} {mishap.attempt}: {mishap.kind} on {mishap.worker}"))
+    version = f", version {mishap.version}" if mishap.version else ""
+    say(printable(f"{local(mishap.at_us)}  {what} {mishap.attempt}: {mishap.kind} on {mishap.worker}{version}"))
     if mishap.kind == "pending":
         say(f"  {printable(mishap.message)}")
     elif mishap.type or mishap.message:
@@ -172,6 +182,33 @@ def _show_mishap(mishap: Mishap, *, traceback: bool) -> None:
     if traceback and mishap.traceback:
         for line in mishap.traceback.splitlines():
             say(f"  {printable(line, lines=True)}")
+
+
+def _show_edit(edit: Edit) -> None:
+    say()
+    why = f": {edit.why}" if edit.why else ""
+    say(printable(f"{local(edit.at_us)}  edited by {edit.by}{why}"))
+    show_diff(edit.diff, "  ")
+
+
+def show_diff(diff: Iterable[Difference], margin: str = "") -> None:
+    """Arguments as they were and as they are."""
+    for one in diff:
+        for sign, value in (("-", one.was), ("+", one.now)):
+            if value is not None:
+                say(f"{margin}{sign} {printable(one.name)} = {printable(value)}")
+
+
+def edit_fields(edit: Edit) -> dict[str, Any]:
+    """A correction as JSON."""
+    from headrace.cli.output import iso
+
+    return {"at": iso(edit.at_us), "by": edit.by, "why": edit.why, "diff": [diff_fields(one) for one in edit.diff]}
+
+
+def diff_fields(one: Difference) -> dict[str, Any]:
+    """The change of one argument; its values are JSON in texts, null where there was or is none."""
+    return {"name": one.name, "was": one.was, "now": one.now}
 
 
 def _mishap_fields(mishap: Mishap) -> dict[str, Any]:
@@ -183,6 +220,7 @@ def _mishap_fields(mishap: Mishap) -> dict[str, Any]:
         "started": iso(mishap.started_us),
         "attempt": mishap.attempt,
         "worker": mishap.worker,
+        "version": mishap.version,
         "type": mishap.type,
         "message": mishap.message,
         "traceback": mishap.traceback,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from headrace.cli.arguments import as_object, split
 from headrace.cli.options import Settings, common, duration, pass_settings
 from headrace.cli.output import note, printable, say, say_json
 from headrace.core.wording import near
@@ -143,15 +144,8 @@ def _using(given: dict[str, Any]) -> dict[str, Any]:
     if run_in is not None or run_at is not None:
         using["run_after"] = run_at if run_in is None else run_in
     if "headers" in using:
-        using["headers"] = dict(_split(pair, "--header") for pair in using["headers"])
+        using["headers"] = dict(split(pair, "--header") for pair in using["headers"])
     return using
-
-
-def _split(pair: str, what: str) -> tuple[str, str]:
-    name, equals, value = pair.partition("=")
-    if not equals or not name:
-        raise click.UsageError(f"{what} {pair!r}: write NAME=VALUE")
-    return name, value
 
 
 def _typed(task: Task[..., Any], arguments: tuple[str, ...], json_args: str | None) -> dict[str, Any]:
@@ -163,7 +157,7 @@ def _typed(task: Task[..., Any], arguments: tuple[str, ...], json_args: str | No
     import msgspec
 
     if json_args is None:
-        return task.arguments.decode(_as_object(task, arguments))
+        return task.arguments.decode(as_object(task, arguments, "argument"))
     if arguments:
         raise click.UsageError("give NAME=VALUE or --args, not both")
     try:
@@ -174,41 +168,3 @@ def _typed(task: Task[..., Any], arguments: tuple[str, ...], json_args: str | No
     if not isinstance(parsed, dict):
         raise click.UsageError("--args must be a JSON object of argument names and values")
     return task.arguments.decode(raw)
-
-
-def _as_object(task: Task[..., Any], arguments: tuple[str, ...]) -> bytes:
-    import msgspec
-
-    members: dict[str, msgspec.Raw] = {}
-    for pair in arguments:
-        name, text = _split(pair, "argument")
-        if name in members:
-            raise click.UsageError(f"argument {name!r} is given twice")
-        try:
-            members[name] = _value(text, task.arguments.types.get(name, Any))
-        except UnicodeError:
-            raise click.UsageError(f"argument {name!r} is not valid UTF-8") from None
-    return msgspec.json.encode(members)
-
-
-def _value(text: str, annotation: Any) -> Any:
-    """`text` as the JSON value that fits the annotation: as it stands for str, else read as JSON, else as text."""
-    import msgspec
-
-    from headrace.core import values
-
-    as_text = msgspec.json.encode(text)
-    if annotation is str:
-        return msgspec.Raw(as_text)
-    decoder = values.decoder(annotation)
-    for candidate in (text.encode(), as_text):
-        try:
-            decoder.decode(candidate)
-        except (msgspec.DecodeError, RecursionError):
-            continue
-        return msgspec.Raw(candidate)
-    try:  # neither fits: the error that follows should show the value as it was most likely meant
-        msgspec.json.decode(text.encode())
-    except (msgspec.DecodeError, RecursionError):
-        return msgspec.Raw(as_text)
-    return msgspec.Raw(text.encode())

@@ -12,14 +12,15 @@ from headrace.cli.options import Settings, common, duration, pass_settings
 from headrace.cli.output import note, now_us, say, say_json
 from headrace.cli.progress import Progress, progress
 from headrace.cli.selecting import Selection, confirm, confirmation, count, selection, show_sample
+from headrace.core.failures import FailedFilter
 from headrace.core.states import LIVE, TERMINAL, State
 from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.inquiries import Retried
     from headrace.jobs import Jobs
+    from headrace.repairs import Retried
 
 _ABSENT = "absent"
 
@@ -35,9 +36,7 @@ def retry(
     context: click.Context,
     *,
     ids: tuple[str, ...],
-    queue: str | None,
-    task: str | None,
-    reason: str | None,
+    where: FailedFilter,
     every: bool,
     yes: bool,
     dry_run: bool,
@@ -53,7 +52,7 @@ def retry(
       headrace failed retry --task shop.jobs.send_confirmation --reason SMTPConnectError --yes
       headrace failed retry --all --dry-run
     """
-    chosen = Selection.of(ids, queue, task, reason, every=every)
+    chosen = Selection.of(ids, where, every=every)
     jobs = settings.jobs()
     number, go = _decide(settings, jobs, chosen, "retry", ask=chosen.ids is None, yes=yes, dry_run=dry_run)
     if go is not None:
@@ -66,10 +65,11 @@ def retry(
 def _retry(jobs: Jobs, chosen: Selection, bar: Progress) -> Retried:
     if chosen.ids is not None:
         return jobs.retry(chosen.ids)
-    return jobs.retry_failed(queue=chosen.queue, task=chosen.task, reason=chosen.reason, progress=_told(bar))
+    return jobs.retry_failed(where=chosen.where, progress=told(bar))
 
 
-def _told(bar: Progress) -> Callable[[int, int], None]:
+def told(bar: Progress) -> Callable[[int, int], None]:
+    """What tells the bar."""
     return lambda done, total: bar.update(done, total or None)
 
 
@@ -97,9 +97,7 @@ def forget(
     context: click.Context,
     *,
     ids: tuple[str, ...],
-    queue: str | None,
-    task: str | None,
-    reason: str | None,
+    where: FailedFilter,
     every: bool,
     yes: bool,
     dry_run: bool,
@@ -114,7 +112,7 @@ def forget(
       headrace failed forget 0192f1c2-7a1e-7c3b-9d51-0f2a4b6c8d0e --yes
       headrace failed forget --queue reports --all --dry-run
     """
-    chosen = Selection.of(ids, queue, task, reason, every=every)
+    chosen = Selection.of(ids, where, every=every)
     jobs = settings.jobs()
     number, go = _decide(settings, jobs, chosen, "forget", ask=True, yes=yes, dry_run=dry_run)
     if go is not None:
@@ -122,7 +120,7 @@ def forget(
     if chosen.ids is not None:
         context.exit(_forget(settings, jobs, chosen.ids))
     with progress("forgetting", number) as bar:
-        forgotten = jobs.forget_failed(queue=chosen.queue, task=chosen.task, reason=chosen.reason, progress=_told(bar))
+        forgotten = jobs.forget_failed(where=chosen.where, progress=told(bar))
     _tell(settings, "forgotten", forgotten)
 
 
@@ -218,7 +216,7 @@ def prune(
         raise click.UsageError("say which: --older-than, --most, or both")
     jobs = settings.jobs()
     if dry_run or not yes:
-        number, sample = _prunable(jobs, Selection(None, queue, task), older_than, most)
+        number, sample = _prunable(jobs, Selection(None, FailedFilter(queue=queue, task=task)), older_than, most)
         if dry_run:
             _tell_dry_run(settings, "prune", counted(number, "failed job"), number, sample)
             return
@@ -226,7 +224,7 @@ def prune(
             note("nothing was changed")
             context.exit(ExitCode.NO)
     with progress("pruning") as bar:
-        pruned = jobs.prune(older_than=older_than, most=most, queue=queue, task=task, progress=_told(bar))
+        pruned = jobs.prune(older_than=older_than, most=most, queue=queue, task=task, progress=told(bar))
     _tell(settings, "pruned", pruned)
 
 

@@ -38,7 +38,8 @@ class CannotWrite(Exception):
 
 
 @contextmanager
-def _writing() -> Iterator[None]:
+def writing() -> Iterator[None]:
+    """Around everything that writes to standard output. Raises as `say`."""
     try:
         yield
     except BrokenPipeError:
@@ -70,14 +71,14 @@ def say(text: str = "") -> None:
         ReaderLeft: nobody reads it any more.
         CannotWrite: there is no room for it.
     """
-    with _writing():
+    with writing():
         click.echo(text)
 
 
 def flush() -> None:
     """Write what is still buffered. Raises as `say`. A closed standard output (`>&-`) asked for silence."""
     if sys.stdout is not None:
-        with _writing():
+        with writing():
             sys.stdout.flush()
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Container, Iterator
+from datetime import UTC, datetime
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
-from headrace.cli.output import printable, say
+from headrace.cli.options import duration
+from headrace.cli.output import MICROS, now_us, printable, say
 from headrace.cli.progress import progress
+from headrace.core.failures import FailedFilter
 from headrace.core.states import State
 from headrace.core.wording import near
 
@@ -42,10 +46,49 @@ def meant(settings: Settings, task: str | None) -> str:
     return f": did you mean --task {' or '.join(close)}?" if close else f": the app has no task {task!r}"
 
 
-def selection(command: F) -> F:
+_NAMES = ("queue", "task", "reason", "error", "text", "since", "until", "tenant", "tag", "fingerprint")
+
+
+def moment(text: str) -> datetime:
+    """So long ago, such as `2h`, or an ISO-8601 moment with its zone. Serves as the type of an option.
+
+    Raises:
+        click.BadParameter: it is neither.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return datetime.fromtimestamp(now_us() / MICROS - duration(text), UTC)
+    if found.utcoffset() is None:  # B143
+        raise click.BadParameter(f"{text!r} has no time zone: write {text}Z, or how long ago it was, such as 2h")
+    return found
+
+
+def failed_filters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which failed jobs are meant, as one `where`."""
+
+    @wraps(command)
+    def gathered(*args: Any, **options: Any) -> Any:
+        given = {name: options.pop(name) for name in _NAMES}
+        return command(*args, where=FailedFilter(**given), **options)
+
+    for option in (
+        click.option("--fingerprint", metavar="HEX", help="Only of this group, as `failed groups` shows it."),
+        click.option("--tag", metavar="TEXT", help="Only with this tag."),
+        click.option("--tenant", metavar="NAME", help="Only of this tenant."),
+        click.option("--until", type=moment, metavar="WHEN", help="Only failed before: 2h ago, or a moment."),
+        click.option("--since", type=moment, metavar="WHEN", help="Only failed since: 2h ago, or a moment."),
+        click.option("--text", metavar="TEXT", help="Only with this text in an error or in the arguments."),
+        click.option("--error", metavar="TYPE", help="Only with this type of the last error."),
+    ):
+        gathered = option(gathered)
+    return filters(gathered)
+
+
+def selection(command: Callable[..., Any]) -> Callable[..., Any]:
     """Ids, or the filters and --all."""
     command = click.option("--all", "every", is_flag=True, help="All failed jobs (that match).")(command)
-    return click.argument("ids", nargs=-1, metavar="[ID]...")(filters(command))
+    return click.argument("ids", nargs=-1, metavar="[ID]...")(failed_filters(command))
 
 
 def confirmation(command: F) -> F:
@@ -58,39 +101,32 @@ class Selection(msgspec.Struct, frozen=True):
     """What a command was asked to act on. `ids` is None where filters say it."""
 
     ids: tuple[str, ...] | None
-    queue: str | None = None
-    task: str | None = None
-    reason: str | None = None
+    where: FailedFilter = FailedFilter()
 
     @classmethod
-    def of(
-        cls, ids: tuple[str, ...], queue: str | None, task: str | None, reason: str | None, *, every: bool
-    ) -> Selection:
+    def of(cls, ids: tuple[str, ...], where: FailedFilter, *, every: bool) -> Selection:
         """Checked: ids or filters, not both, and not neither.
 
         Raises:
             click.UsageError: otherwise.
         """
-        if ids and (queue or task or reason or every):
+        given = every or where != FailedFilter()
+        if ids and given:
             raise click.UsageError("give ids, or filters, not both")
         if ids == ("-",):
             ids = tuple(dict.fromkeys(line.strip() for line in sys.stdin if line.strip()))
             return cls(ids)
         if ids:
             return cls(tuple(dict.fromkeys(ids)))
-        if not (queue or task or reason or every):
+        if not given:
             raise click.UsageError(
-                "say which: ids, - to read them from standard input, --queue, --task, --reason or --all"
+                "say which: ids, - to read them from standard input, --all, or a filter such as --task or --since"
             )
-        return cls(None, queue, task, reason)
+        return cls(None, where)
 
     def words(self) -> str:
         """The filters in words."""
-        given = [
-            f"{name} {value}"
-            for name, value in (("queue", self.queue), ("task", self.task), ("reason", self.reason))
-            if value
-        ]
+        given = [f"{name} {value}" for name in _NAMES if (value := getattr(self.where, name)) is not None]
         return f" of {', '.join(given)}" if given else ""
 
     def found(self, jobs: Jobs, states: Container[State] = frozenset({State.FAILED})) -> Iterator[JobInfo]:
@@ -101,7 +137,7 @@ class Selection(msgspec.Struct, frozen=True):
             return
         cursor = None
         while True:
-            page = jobs.list("failed", queue=self.queue, task=self.task, reason=self.reason, limit=_PAGE, cursor=cursor)
+            page = jobs.find_failed(self.where, limit=_PAGE, cursor=cursor)
             yield from page.jobs
             cursor = page.next
             if cursor is None:

@@ -98,6 +98,22 @@ class Arguments:
             raw = _encoder.encode(named)
         except (TypeError, ValueError, RecursionError, OverflowError) as error:
             self._refuse_encoding(named, error)
+        return self._checked(raw, named)
+
+    def amend(self, given: Mapping[str, msgspec.Raw], changes: Mapping[str, Any]) -> bytes:
+        """The call `given` with `changes`, checked in the same way. What is not changed stays as it is written.
+
+        Raises:
+            InvalidArguments, PayloadTooLarge: as `encode`; also where what is not changed does not fit.
+        """
+        try:
+            raw = _encoder.encode({**given, **changes})
+        except (TypeError, ValueError, RecursionError, OverflowError) as error:
+            self._refuse_encoding(changes, error)
+        return self._checked(raw, changes)
+
+    def _checked(self, raw: bytes, named: Mapping[str, Any]) -> bytes:
+        """`raw`, unless it does not fit; `named` are the values that were encoded just now."""
         if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
             self._check_depth(raw)
         if _SUSPICIOUS.search(raw):

@@ -86,7 +86,7 @@ def failure(job: ClaimedJob, envelope: Envelope | None, task: str, ending: endin
 # -- which ones somebody means
 
 
-class FailedFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FailedFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Which failed jobs are meant: those that fit all that is given.
 
     `reason` is what listings show; `error` the type of the last error; `text` stands, in any case, in an error's type
