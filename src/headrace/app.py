@@ -23,6 +23,7 @@ from headrace.definition import define
 from headrace.drivers.system import IdMaker, SystemClock
 from headrace.errors import ConfigError
 from headrace.failures import FailureApp
+from headrace.holds import HoldApp
 from headrace.observe.mixin import AlertApp
 from headrace.options import RunIn, checked_texts, refuse_unknown
 from headrace.outbox.mixin import EventApp
@@ -46,7 +47,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Headrace(PollApp, EventApp, FailureApp, AlertApp, CircuitApp):
+class Headrace(PollApp, EventApp, FailureApp, AlertApp, CircuitApp, HoldApp):
     """An app: its store, its tasks, its settings.
 
     Safe to make at import time and to share between threads, event loops and forked processes: the store is
@@ -65,6 +66,8 @@ class Headrace(PollApp, EventApp, FailureApp, AlertApp, CircuitApp):
         outbox: URL of the database with the outbox, where the jobs live elsewhere than your data.
         version: of the code that runs here, such as a commit. Jobs note it, and a task that is held since it kills
             its workers is tried again under another one.
+        hold_after: a task is held once so many of its jobs were convicted of killing their workers within an hour, all
+            under one version: the rest of them is parked. None: never.
         outbox_mode: "relay", or "cdc" where the table is read from the database's log and no relay may run.
 
     Raises:
@@ -82,6 +85,7 @@ class Headrace(PollApp, EventApp, FailureApp, AlertApp, CircuitApp):
         resend: timedelta | float | str = 5,
         busy_timeout: timedelta | float | str = 5,
         version: str | None = None,
+        hold_after: int | None = 3,
         outbox: str | None = None,
         outbox_mode: Literal["relay", "cdc"] = "relay",
     ) -> None:
@@ -94,6 +98,7 @@ class Headrace(PollApp, EventApp, FailureApp, AlertApp, CircuitApp):
             resend_s=seconds(resend, "resend"),
             busy_timeout_s=seconds(busy_timeout, "busy_timeout"),
             version=None if version is None else checked_texts("version", (version,))[0],
+            hold_after=hold_after,
             outbox=None if outbox is None else checked_url(outbox),
             outbox_mode=outbox_mode,
         )
@@ -136,6 +141,7 @@ class Headrace(PollApp, EventApp, FailureApp, AlertApp, CircuitApp):
         log: Iterable[str] = (),
         circuit: str | Circuit | None = None,
         run_in: RunIn | None = None,
+        hold_after: int | Literal["app"] | None = "app",
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, function: Callable[P, R] | None = None, /, **options: Any) -> Any:
@@ -156,6 +162,7 @@ class Headrace(PollApp, EventApp, FailureApp, AlertApp, CircuitApp):
             keep: how long a succeeded job can still be looked at. By default it is deleted at once.
             log: names of arguments that every log line of the job carries.
             circuit: the circuit around what it calls, or its name; see `circuit`.
+            hold_after: that of this task, by default the app's.
             run_in: "process" runs it in a child process, which can be killed. By default an async function runs in
                 the worker's event loop, a plain one in a thread.
 

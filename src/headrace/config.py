@@ -38,6 +38,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     resend_s: float = 5.0  # how long an enqueue is sent again to a store that does not answer
     busy_timeout_s: float = 5.0  # SQLite: how long a statement waits for the file
     version: str | None = None  # of the application's code
+    hold_after: int | None = 3  # jobs of a task that were convicted of killing their workers, until it is held
     outbox: str | None = None  # the database with the outbox; None: that of the jobs
     outbox_mode: str = "relay"  # or "cdc"
 
@@ -70,6 +71,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
                 f"a third of the lease, so lower it to {most:g} or raise the lease to "
                 f"{self.heartbeat_s * HEARTBEATS_PER_LEASE:g}"
             )
+        self._check_hold_after()
         if self.busy_timeout_s <= 0:
             raise ConfigError(f"busy_timeout is {self.busy_timeout_s:g} s: it must be greater than 0")
         least = self.busy_timeout_s * BUSY_TIMEOUTS_PER_LEASE
@@ -79,6 +81,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
                 f"be at least three times that, so raise it to {least:g} or lower busy_timeout to "
                 f"{self.lease_s / BUSY_TIMEOUTS_PER_LEASE:g}"
             )
+
+    def _check_hold_after(self) -> None:
+        if self.hold_after is not None and (type(self.hold_after) is not int or self.hold_after < 1):
+            raise ConfigError(f"hold_after is {self.hold_after!r}: use a whole number of at least 1, or None for never")
 
     @property
     def lease_us(self) -> int:

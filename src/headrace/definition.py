@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from headrace.core.arguments import Arguments
 from headrace.core.moments import When
@@ -18,6 +18,7 @@ from headrace.options import (
     Named,
     RunIn,
     checked_circuit,
+    checked_hold_after,
     checked_limits,
     checked_once,
     checked_priority,
@@ -55,6 +56,7 @@ def define(
     log: Iterable[str] = (),
     circuit: str | Named | None = None,
     run_in: RunIn | None = None,
+    hold_after: int | Literal["app"] | None = "app",
 ) -> Task[P, R]:
     """The task of `function`; see `Headrace.task` for the options."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -93,6 +95,7 @@ def define(
         log=log,
         circuit=None if circuit is None else checked_circuit(circuit),
         run_in=None if run_in is None else checked_run_in(run_in),
+        hold_after=checked_hold_after(hold_after),
     )
 
 

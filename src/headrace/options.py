@@ -51,6 +51,17 @@ def checked_circuit(circuit: str | Named) -> str:
     return name
 
 
+def checked_hold_after(number: int | Literal["app"] | None) -> int | Literal["app"] | None:
+    """`number`, if so many convictions may have a task held.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if number is None or number == "app" or (type(number) is int and number >= 1):
+        return number
+    raise ConfigError(f"hold_after is {number!r}: use a whole number of at least 1, or None for never")
+
+
 def checked_run_in(place: str) -> RunIn:
     """`place`, if handlers can run there.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
 
@@ -74,6 +74,7 @@ class Task(Generic[P, R]):
     poll: Polling | None = None
     circuit: str | None = None
     run_in: RunIn | None = None
+    hold_after: int | Literal["app"] | None = "app"
     sending: Sending = _PLAIN
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -94,11 +94,14 @@ def test_a_job_counts_for_the_version_that_it_ran_under() -> None:
     """The worker that finds the bodies is the first of a new version, and has run none of them."""
     register = Register()
     for job in ("a", "b", "c"):
-        register.amend(NoteRun(register="r", task="t", version="1", job=job))
+        assert register.amend(NoteRun(register="r", task="t", version="1", job=job)) is True
     assert [register.convict(job, "2").version for job in ("a", "b", "c")] == ["1"] * 3
     assert register.held() == ["1"]
+    assert register.amend(NoteRun(register="r", task="t", version="1", job="d")) is False  # it is held, and does not run
     register.amend(NoteRun(register="r", task="t", version="2", job="a"))
     assert register.convict("a", "3") == Convicted("2", 1, held=False, new=False)
+    ran = Convict(register="r", task="t", version="3", job="a", after=3, ran=True)
+    assert register.amend(ran) == Convicted("3", 1, held=False, new=False)
 
 
 def test_another_version_is_news_once() -> None:
@@ -131,8 +134,9 @@ def test_an_operator_frees_one_version_or_all_and_counting_begins_anew() -> None
 def test_what_is_remembered_is_bounded() -> None:
     register = Register()
     for number in range(MOST_JOBS + 5):
+        register.amend(NoteRun(register="r", task="t", version="1", job=f"job-{number}"))
+    for number in range(MOST_JOBS + 5):
         register.convict(f"job-{number}", after=3)
-        register.amend(NoteRun(register="r", task="t", version="1", job=f"other-{number}"))
     hold = decode(register.body)
     assert hold is not None
     assert len(hold.under("1").jobs) == len(hold.runs) == MOST_JOBS

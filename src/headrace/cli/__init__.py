@@ -70,6 +70,12 @@ def _once() -> click.Command:
     return once
 
 
+def _hold() -> click.Command:
+    from headrace.cli.hold import hold
+
+    return hold
+
+
 def _alerts() -> click.Command:
     from headrace.cli.alerts import alerts
 
@@ -116,6 +122,7 @@ COMMANDS: dict[str, tuple[Loader, str]] = {
     "failed": (_failed, "List, group, show, edit, replay, forget failed jobs."),
     "once": (_once, "Show who holds a once key, and what it remembers."),
     "outbox": (_outbox, "Carry events out; show, retry, skip, prune them."),
+    "hold": (_hold, "List tasks that are held since they kill their workers; release one."),
     "alerts": (_alerts, "Try the sinks of the alerts."),
     "check": (_check, "Would the waiting jobs run with this code?"),
     "schema": (_schema, "Upgrade, downgrade, check the tables; print the SQL, or the envelope's JSON Schema."),

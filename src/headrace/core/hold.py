@@ -94,7 +94,8 @@ class HoldChange(Change, frozen=True, kw_only=True):
 class NoteRun(HoldChange, frozen=True, kw_only=True):
     """A suspect is about to run alone under this version. Should that kill the worker, the others know what did it.
 
-    Else the first worker of a new version that finds the body would be taken for the murderer. The answer is None.
+    Else the first worker of a new version that finds the body would be taken for the murderer. The answer: may it? It
+    may not where the task is held.
     """
 
     version: str
@@ -103,10 +104,11 @@ class NoteRun(HoldChange, frozen=True, kw_only=True):
     def apply(self, body: bytes | None, now_us: int) -> Changed:
         """Of many, the newest are remembered."""
         hold = self.known(body)
-        if hold.runs.get(self.job) == self.version:
-            return Changed(body, None, KEEP_US)
+        held = hold.under(self.version).held
+        if held or hold.runs.get(self.job) == self.version:
+            return Changed(body, not held, KEEP_US)
         runs = dict([*hold.runs.items(), (self.job, self.version)][-MOST_JOBS:])
-        return Changed(_encoder.encode(replace(hold, runs=runs)), None, KEEP_US)
+        return Changed(_encoder.encode(replace(hold, runs=runs)), not held, KEEP_US)
 
 
 class Convicted(msgspec.Struct, frozen=True):
@@ -125,18 +127,19 @@ class Convict(HoldChange, frozen=True, kw_only=True):
     """A job was convicted of killing its workers. The answer is `Convicted`.
 
     `after` different ones within `within_us` have the task held under the version that they ran under: as noted, and
-    else the one that is given. The same job again is no other one.
+    else the one that is given, as where it `ran` for certain. The same job again is no other one.
     """
 
     version: str
     job: str
     after: int
+    ran: bool = False
     within_us: int = WITHIN_US
 
     def apply(self, body: bytes | None, now_us: int) -> Changed:
         """Count it."""
         hold = self.known(body)
-        was = hold.under(hold.runs.get(self.job, self.version))
+        was = hold.under(self.version if self.ran else hold.runs.get(self.job, self.version))
         jobs = {id: at for id, at in was.jobs.items() if was.held or at > now_us - self.within_us}
         jobs.setdefault(self.job, now_us)
         if len(jobs) > MOST_JOBS:

@@ -66,6 +66,7 @@ class Reporter:
             self._shared.table.drop(outcome.queue, outcome.id, outcome.token)
         else:
             self._settler.add(outcome)
+        self._shared.holds.note(work, outcome)
         # only now: neither a hook nor a logging set-up that raises may keep an outcome from the store
         for layer in self._shared.middleware:
             layer.tell(work.context, outcome)

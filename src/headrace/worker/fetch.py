@@ -172,12 +172,16 @@ class Fetcher:
         Other workers go on meanwhile. Where this one does not get empty soon, it goes on too, and the job waits a
         little: a job of an hour must not keep all others from running.
         """
-        if await self._emptied() and not self._shared.stopping:
+        holds = self._shared.holds
+        if await self._emptied() and not self._shared.stopping and await holds.may_run(work):
             logger.warning("job %s has crashed before: it runs alone", work.job.id, extra=work.describe())
             self._cautious = True
             self._executor.feed([work])
             await self._shared.either(self._executor.quiet())
             await self._shared.either(self._settler.drained())
+        elif holds.ending(work) is not None:
+            self._cautious = False
+            self._executor.turn_away([work])
         else:
             self._cautious = False
             self._executor.give_back([work], delay_us=0 if self._shared.stopping else ALONE_AGAIN_US)

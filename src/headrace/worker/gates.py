@@ -68,7 +68,8 @@ class Gates:
 
     def ending(self, work: Work) -> endings.Ending | None:
         """How a job ends without being run. None: it may start, as far as is known at this moment."""
-        return None if work.gate is None else work.gate.ending(self.standings)
+        held = self._shared.holds.ending(work)
+        return held if held is not None or work.gate is None else work.gate.ending(self.standings)
 
     def begin(self, work: Work) -> None:
         """Its handler starts now."""

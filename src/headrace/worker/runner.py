@@ -17,8 +17,9 @@ from headrace.worker.fetch import Fetcher
 from headrace.worker.gates import Gates
 from headrace.worker.handover import Handover
 from headrace.worker.heartbeat import Heart
+from headrace.worker.holds import Holds, OfHolds
 from headrace.worker.options import WorkerOptions
-from headrace.worker.parked import OfCircuits, ParkedJobs
+from headrace.worker.parked import OfCircuits, ParkedJobs, Policy
 from headrace.worker.recycle import Limits
 from headrace.worker.retrying import Backoff
 from headrace.worker.settle import Settler
@@ -57,7 +58,9 @@ class Worker:
         self.options = options
         self.shared = Shared(app, options, id)
         self.shared.gates = self.gates = Gates(self.shared, app.circuits, app.queue_options)
-        self.parked = ParkedJobs(self.shared, {"circuit": OfCircuits(self.shared, self.gates)})
+        self.shared.holds = self.holds = Holds(self.shared)
+        policies: dict[str, Policy] = {"circuit": OfCircuits(self.shared, self.gates), "held": OfHolds(self.shared, self.holds)}
+        self.parked = ParkedJobs(self.shared, policies)
         self._threaded_heart = threaded_heart
         self._told = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -124,7 +127,7 @@ class Worker:
         background = [
             self._keep(part)
             for part in (
-                *(self.settler.run, self.gates.report, self.gates.keep_probes, self.parked.watch),
+                *(self.settler.run, self.gates.report, self.gates.keep_probes, self.parked.watch, self.holds.watch),
                 *(upkeep.rescue, upkeep.prune, upkeep.unhoard, limits.watch),
             )
         ]

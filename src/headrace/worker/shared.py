@@ -22,6 +22,7 @@ from headrace.worker.table import Table, Work
 
 if TYPE_CHECKING:
     from headrace.worker.gates import Gates
+    from headrace.worker.holds import Holds
 
 
 class Host(Protocol):
@@ -49,6 +50,7 @@ class Shared:
     """Handed to every part; the parts know each other only where their constructors say so."""
 
     gates: Gates  # set by the worker
+    holds: Holds  # likewise
 
     def __init__(self, app: Host, options: WorkerOptions, id: str) -> None:
         self.id = id
@@ -59,6 +61,7 @@ class Shared:
         self.rng: random.Random = app.rng
         self.hooks = app.failure_hooks
         self.version = app.config.version or ""
+        self.hold_after = app.config.hold_after
         self.parks = bool(app.circuits)  # whether jobs of this app may be parked
         self.lease_us = app.config.lease_us
         self.heartbeat_s = app.config.heartbeat_s

@@ -1,0 +1,321 @@
+"""Tasks whose jobs kill their workers are held: the rest is parked, and comes back for other code or an operator."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import pytest
+
+from headrace import ConfigError, Headrace, Middleware, Retry, State
+from headrace.core import operations as ops
+from headrace.core import trail
+from headrace.core.operations import Outcome
+from headrace.drivers.memory import MemoryDriver
+from headrace.signals import Signal, TaskFreed, TaskHeld
+from headrace.stores.memory import MemoryStore, Model
+from headrace.testing.clock import VirtualClock
+from headrace.testing.loop import run_virtual
+from headrace.worker import Worker, WorkerOptions
+from tests.waiting import await_until
+
+T = TypeVar("T")
+DEADLY = trail.Trail(crashes=3, alone=True)
+
+
+class Watch(Middleware):
+    """What it is told."""
+
+    def __init__(self) -> None:
+        self.signals: list[Signal] = []
+        self.outcomes: Counter[tuple[State, str]] = Counter()
+
+    def noticed(self, signal: Signal) -> None:
+        self.signals.append(signal)
+
+    def ended(self, job: object, outcome: Outcome) -> None:
+        self.outcomes[outcome.state, outcome.reason] += 1
+
+
+class Mortal(MemoryDriver):
+    """Of a process that may be gone."""
+
+    dead = False
+
+    async def arun(self, operation: Any) -> Any:
+        if self.dead:
+            await asyncio.Event().wait()
+        return await super().arun(operation)
+
+
+class Site:
+    """One store on a virtual clock, and apps of several versions of the code."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.model = Model()
+        self.ran: list[tuple[str | None, str, int]] = []
+        self.workers = 0
+
+    def app(self, version: str | None = None, **options: Any) -> Headrace:
+        app = Headrace("memory://", version=version, **options)
+        app.driver = MemoryDriver(MemoryStore(now=self.clock), self.model)
+        app.middleware.append(Watch())
+
+        @app.task(name="deadly", retry=Retry(max_crashes=3))
+        async def deadly(number: int) -> None:
+            self.ran.append((version, "deadly", number))
+            if number < 0:
+                await asyncio.Event().wait()
+
+        @app.task(name="harmless")
+        async def harmless(number: int) -> None:
+            self.ran.append((version, "harmless", number))
+
+        return app
+
+    @asynccontextmanager
+    async def working(self, app: Headrace, **options: Any) -> AsyncIterator[Worker]:
+        self.workers += 1
+        options = {"queues": ("default",), "grace": 0.0, **options}
+        worker = Worker(app, WorkerOptions(**options), id=f"w{self.workers}", threaded_heart=False)
+        run = asyncio.create_task(worker.run())
+        await worker.started.wait()
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await run
+
+    async def die(self, app: Headrace) -> None:
+        """A worker of `app` runs one job alone, and is gone in the middle of it: nothing of it reaches the store."""
+        runs, driver = len(self.ran), Mortal(MemoryStore(now=self.clock), self.model)
+        app.driver = driver
+        self.workers += 1
+        worker = Worker(app, WorkerOptions(queues=("default",), grace=0.0), id=f"w{self.workers}", threaded_heart=False)
+        run = asyncio.create_task(worker.run())
+        await worker.started.wait()
+        await asyncio.sleep(2)
+        assert len(self.ran) == runs + 1
+        driver.dead = True
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        app.driver = MemoryDriver(MemoryStore(now=self.clock), self.model)
+
+    async def murders(self, app: Headrace, count: int, remembered: trail.Trail = DEADLY) -> list[str]:
+        """Jobs that have killed their workers, and wait for their conviction."""
+        jobs = await app.tasks["deadly"].aenqueue_many([{"number": -1}] * count)
+        self.workers += 1
+        claimed = await app.driver.arun(ops.Claim(f"dead{self.workers}", 1, ("default",), count, 1))
+        outcomes = tuple(
+            ops.Outcome(job.id, job.queue, job.token, State.READY, trail=trail.encode(remembered), reason="crashed")
+            for job in claimed.jobs
+        )
+        assert await app.driver.arun(ops.Settle("the dead", outcomes)) == [True] * count
+        return [job.id for job in jobs]
+
+    def numbers(self, task: str = "deadly") -> list[int]:
+        return [number for _, name, number in self.ran if name == task]
+
+
+def watch(app: Headrace) -> Watch:
+    (found,) = app.middleware
+    assert isinstance(found, Watch)
+    return found
+
+
+def virtually(main: Callable[[Site], Awaitable[T]]) -> T:
+    site = Site()
+
+    async def run() -> T:
+        return await main(site)
+
+    return run_virtual(run(), site.clock)
+
+
+async def counted(app: Headrace, state: State) -> int:
+    return len((await app.ajobs.list(state, limit=1000)).jobs)
+
+
+def test_the_rest_of_a_deadly_task_is_parked_and_others_flow() -> None:
+    async def main(site: Site) -> None:
+        app = site.app("v1")
+        ids = await site.murders(app, 3)
+        async with site.working(app, concurrency=1):
+            await asyncio.sleep(5)
+            await app.tasks["deadly"].aenqueue_many([{"number": number} for number in range(20)])
+            await app.tasks["harmless"].aenqueue_many([{"number": number} for number in range(20)])
+            await asyncio.sleep(5)
+            assert site.numbers() == []
+            assert site.numbers("harmless") == list(range(20))
+            page = await app.ajobs.list("parked")
+            assert [(job.reason, job.counts["attempts"]) for job in page.jobs] == [("held deadly v1", 0)] * 20
+            assert watch(app).signals == [TaskHeld("deadly", "v1", 3, "w2")]
+            assert watch(app).outcomes[State.FAILED, "crashed"] == 3
+            (held,) = await app.holds.alook()
+            assert (held.task, held.version, set(held.jobs)) == ("deadly", "v1", set(ids))
+            assert (held.tried, held.queues) == (False, ("default",))
+            await asyncio.sleep(600)  # nothing comes back by itself
+            assert watch(app).outcomes[State.PARKED, "held deadly v1"] == 20
+
+    virtually(main)
+
+
+def test_fewer_convictions_or_older_ones_hold_nothing() -> None:
+    async def main(site: Site) -> None:
+        app = site.app("v1")
+        async with site.working(app):
+            await site.murders(app, 2)
+            await asyncio.sleep(3700)
+            await site.murders(app, 2)
+            await asyncio.sleep(5)
+            await app.tasks["deadly"].aenqueue(1)
+            await asyncio.sleep(5)
+        assert site.numbers() == [1]
+        assert watch(app).signals == []
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("switched_off", ["app", "task"])
+def test_it_can_be_switched_off(switched_off: str) -> None:
+    async def main(site: Site) -> None:
+        app = site.app("v1", hold_after=None if switched_off == "app" else 1)
+        if switched_off == "task":
+            app._tasks.pop("deadly")
+
+            @app.task(name="deadly", hold_after=None)
+            async def deadly(number: int) -> None:
+                site.ran.append(("v1", "deadly", number))
+
+        async with site.working(app):
+            await site.murders(app, 5)
+            await asyncio.sleep(5)
+            await app.tasks["deadly"].aenqueue(1)
+            await asyncio.sleep(5)
+        assert site.numbers() == [1]
+        assert await app.holds.alook() == []
+
+    virtually(main)
+
+
+async def held(site: Site, version: str | None, parked: int = 30) -> Headrace:
+    """An app of that version, whose deadly task is held with jobs parked."""
+    app = site.app(version)
+    await site.murders(app, 3)
+    async with site.working(app):
+        await asyncio.sleep(3)
+        await app.tasks["deadly"].aenqueue_many([{"number": number} for number in range(parked)])
+        await asyncio.sleep(3)
+    assert await counted(app, State.PARKED) == parked
+    return app
+
+
+def test_another_version_runs_them_at_a_pace() -> None:
+    async def main(site: Site) -> None:
+        await held(site, "v1", parked=100)
+        app = site.app("v2")
+        async with site.working(app):
+            await asyncio.sleep(4)
+            assert 10 <= len(site.ran) <= 60  # ten a second
+            await asyncio.sleep(16)
+        assert sorted(site.numbers()) == list(range(100))
+        assert watch(app).signals == [TaskFreed("deadly", "v1", "w3")]
+        (found,) = await app.holds.alook()
+        assert (found.version, found.tried, found.queues) == ("v1", True, ())
+
+    virtually(main)
+
+
+def test_beside_workers_of_the_old_version_nothing_is_thrown_to_and_fro() -> None:
+    """The old ones park again whatever of it they get hold of: at most as many as come back, ten a second."""
+
+    async def main(site: Site) -> None:
+        old = await held(site, "v1", parked=50)
+        before = watch(old).outcomes[State.PARKED, "held deadly v1"]
+        new = [site.app("v2") for _ in range(3)]
+        async with site.working(old), site.working(new[0]), site.working(new[1]), site.working(new[2]):
+            start = site.clock()
+            await await_until(lambda: len(site.ran) >= 50, 60)
+            seconds = (site.clock() - start) / 1_000_000
+        parked = watch(old).outcomes[State.PARKED, "held deadly v1"] - before
+        assert parked <= 10 * seconds + 5
+        assert {version for version, _, _ in site.ran} == {"v2"}
+        (told,) = (signal for app in new for signal in watch(app).signals)
+        assert (type(told), told.by in {"w4", "w5", "w6"}) == (TaskFreed, True)
+
+    virtually(main)
+
+
+def test_a_version_that_kills_too_keeps_them_parked() -> None:
+    async def main(site: Site) -> None:
+        await held(site, "v1", parked=1)
+        app = site.app("v2")
+        await site.murders(app, 3)
+        async with site.working(app):
+            await asyncio.sleep(5)
+            assert {one.version for one in await app.holds.alook()} == {"v1", "v2"}
+            runs = len(site.ran)
+            await app.tasks["deadly"].aenqueue(7)
+            await asyncio.sleep(30)
+            assert len(site.ran) == runs
+        back = site.app("v1")  # a rollback helps nobody
+        async with site.working(back):
+            await asyncio.sleep(30)
+        assert len(site.ran) == runs
+        last = site.app("v3")
+        async with site.working(last):
+            await asyncio.sleep(30)
+        assert sorted(site.numbers()) == [0, 7]
+
+    virtually(main)
+
+
+@pytest.mark.parametrize(("version", "other"), [(None, None), ("v1", None), ("v1", "v1")])
+def test_only_an_operator_frees_what_no_other_version_does(version: str | None, other: str | None) -> None:
+    async def main(site: Site) -> None:
+        await held(site, version, parked=20)
+        app = site.app(other)
+        async with site.working(app):
+            await asyncio.sleep(300)
+            assert site.ran == []
+            assert await app.holds.afree("deadly", version="v0") == ()
+            assert await app.holds.afree("deadly", by="ann") == (version or "",)
+            await asyncio.sleep(20)
+        assert sorted(site.numbers()) == list(range(20))
+        assert watch(app).signals == [TaskFreed("deadly", version or "", "ann")]
+        assert await app.holds.alook() == []
+
+    virtually(main)
+
+
+def test_whoever_finds_the_bodies_is_not_taken_for_the_murderer() -> None:
+    """Workers of v1 die of their suspects; the first worker of v2 convicts them, and its version is innocent."""
+
+    async def main(site: Site) -> None:
+        old, new = site.app("v1"), site.app("v2")
+        for _ in range(3):
+            await site.murders(old, 1, trail.Trail(crashes=2))
+            await site.die(old)
+        assert site.numbers() == [-1] * 3
+        async with site.working(new):
+            await asyncio.sleep(60)
+            await new.tasks["deadly"].aenqueue(1)
+            await asyncio.sleep(10)
+        assert watch(new).outcomes[State.FAILED, "crashed"] == 3
+        assert site.numbers() == [-1, -1, -1, 1]
+        (found,) = await new.holds.alook()
+        assert (found.version, len(found.jobs)) == ("v1", 3)
+        assert watch(new).signals[-1] == TaskHeld("deadly", "v1", 3, f"w{site.workers}")
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.5, "3", True])
+def test_mistakes_are_named(number: Any) -> None:
+    with pytest.raises(ConfigError, match=r"hold_after is .*: use a whole number of at least 1, or None for never"):
+        Headrace("memory://", hold_after=number)
+    app = Headrace("memory://")
+    with pytest.raises(ConfigError, match=r"hold_after is .*: use a whole number of at least 1, or None for never"):
+        app.task(hold_after=number)(test_it_can_be_switched_off)
