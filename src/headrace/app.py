@@ -68,6 +68,8 @@ class Headrace(PollApp, EventApp, FailureApp, AlertApp, CircuitApp, HoldApp):
             its workers is tried again under another one.
         hold_after: a task is held once so many of its jobs were convicted of killing their workers within an hour, all
             under one version: the rest of them is parked. None: never.
+        keep_failed: how long workers keep failed jobs; None: for ever.
+        keep_failed_most: and how many of them, the newest; None: all.
         outbox_mode: "relay", or "cdc" where the table is read from the database's log and no relay may run.
 
     Raises:
@@ -85,6 +87,8 @@ class Headrace(PollApp, EventApp, FailureApp, AlertApp, CircuitApp, HoldApp):
         resend: timedelta | float | str = 5,
         busy_timeout: timedelta | float | str = 5,
         version: str | None = None,
+        keep_failed: timedelta | float | str | None = "30d",
+        keep_failed_most: int | None = 100_000,
         hold_after: int | None = 3,
         outbox: str | None = None,
         outbox_mode: Literal["relay", "cdc"] = "relay",
@@ -99,6 +103,8 @@ class Headrace(PollApp, EventApp, FailureApp, AlertApp, CircuitApp, HoldApp):
             busy_timeout_s=seconds(busy_timeout, "busy_timeout"),
             version=None if version is None else checked_texts("version", (version,))[0],
             hold_after=hold_after,
+            keep_failed_s=None if keep_failed is None else seconds(keep_failed, "keep_failed"),
+            keep_failed_most=keep_failed_most,
             outbox=None if outbox is None else checked_url(outbox),
             outbox_mode=outbox_mode,
         )

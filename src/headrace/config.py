@@ -38,6 +38,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     resend_s: float = 5.0  # how long an enqueue is sent again to a store that does not answer
     busy_timeout_s: float = 5.0  # SQLite: how long a statement waits for the file
     version: str | None = None  # of the application's code
+    keep_failed_s: float | None = 30 * 86_400.0  # how long workers keep failed jobs; None: for ever
+    keep_failed_most: int | None = 100_000  # and how many of them, the newest; None: all
     hold_after: int | None = 3  # jobs of a task that were convicted of killing their workers, until it is held
     outbox: str | None = None  # the database with the outbox; None: that of the jobs
     outbox_mode: str = "relay"  # or "cdc"
@@ -72,6 +74,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
                 f"{self.heartbeat_s * HEARTBEATS_PER_LEASE:g}"
             )
         self._check_hold_after()
+        self._check_keep_failed()
         if self.busy_timeout_s <= 0:
             raise ConfigError(f"busy_timeout is {self.busy_timeout_s:g} s: it must be greater than 0")
         least = self.busy_timeout_s * BUSY_TIMEOUTS_PER_LEASE
@@ -85,6 +88,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def _check_hold_after(self) -> None:
         if self.hold_after is not None and (type(self.hold_after) is not int or self.hold_after < 1):
             raise ConfigError(f"hold_after is {self.hold_after!r}: use a whole number of at least 1, or None for never")
+
+    def _check_keep_failed(self) -> None:
+        if self.keep_failed_s is not None and self.keep_failed_s <= 0:
+            raise ConfigError(f"keep_failed is {self.keep_failed_s:g} s: it must be greater than 0, or None for ever")
+        most = self.keep_failed_most
+        if most is not None and (type(most) is not int or most < 0):
+            raise ConfigError(f"keep_failed_most is {most!r}: use a whole number of 0 or more, or None for all")
 
     @property
     def lease_us(self) -> int:

@@ -89,6 +89,8 @@ def test_a_password_is_shown_nowhere() -> None:
         ({"resend": -1}, "resend is -1"),
         ({"lease": "long"}, "lease is "),
         ({"busy_timeout": 0}, "busy_timeout is 0 s"),
+        ({"keep_failed": 0}, "keep_failed is 0 s: it must be greater than 0, or None for ever"),
+        ({"keep_failed_most": -1}, "keep_failed_most is -1: use a whole number of 0 or more, or None for all"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(options: dict[str, Any], words: str) -> None:

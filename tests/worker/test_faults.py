@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace import Cancel, Fail, Fixed, Headrace, Retry, RetryIn, Snooze, current_job
@@ -162,11 +163,12 @@ def test_a_broken_wakeup_is_reported_and_costs_no_more_than_latency(caplog: pyte
     assert "the ear is broken" in caplog.text
 
 
-def test_failures_do_not_fill_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_do_not_fill_the_store() -> None:
     """B025: 3,000 more failures than are kept are gone within two rounds, the oldest first, and their keys are free."""
-    monkeypatch.setattr(upkeep, "FAILED_MOST", 1000)
 
     async def main(app: Headrace) -> tuple[list[int], list[bool]]:
+        app.config = msgspec.structs.replace(app.config, keep_failed_most=1000)
+
         @app.task(retry=1, unique="n{number}")
         async def fail(number: int) -> None:
             raise Trap("as always")

@@ -61,6 +61,8 @@ class Shared:
         self.rng: random.Random = app.rng
         self.hooks = app.failure_hooks
         self.version = app.config.version or ""
+        keep_s = app.config.keep_failed_s
+        self.keep_failed = (None if keep_s is None else round(keep_s * 1_000_000), app.config.keep_failed_most)
         self.hold_after = app.config.hold_after
         self.parks = bool(app.circuits)  # whether jobs of this app may be parked
         self.lease_us = app.config.lease_us

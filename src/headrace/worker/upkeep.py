@@ -23,8 +23,6 @@ RESCUE_S = 5.0  # at most this long between two looks for dead workers
 PRUNE_S = 60.0
 CLEAN_BEATS = 2
 JUMP_US = 1_000_000  # more than that is no slow answer: a rescue that late is put off
-FAILED_AGE_US = 30 * 24 * 3600 * 1_000_000
-FAILED_MOST = 100_000
 WAITED_S = 1.0  # a job claimed ahead of a slot goes back when no slot came free for that long
 
 
@@ -70,7 +68,7 @@ class Upkeep:
     async def prune(self) -> None:
         """Until cancelled."""
         backoff = Backoff(self._shared.rng)
-        prune = Prune(FAILED_AGE_US, FAILED_MOST)
+        prune = Prune(*self._shared.keep_failed)
         # workers that live for seconds only prune as often, all together, as one that lives on
         await asyncio.sleep(self._shared.rng.random() * PRUNE_S)
         more = True
