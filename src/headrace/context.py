@@ -39,6 +39,7 @@ class JobContext(msgspec.Struct, kw_only=True):
     cancel_requested: bool = False  # somebody wants this run to end: stop when it is safe to
     once_key: str = ""  # hand it to a service that takes idempotency keys; empty for a task without once=
     once_fence: int | None = None
+    apart: bool = False  # it runs in a child process of the worker
     completion: Completion | None = None  # of the worker that runs it
 
     @classmethod
@@ -99,6 +100,12 @@ class JobContext(msgspec.Struct, kw_only=True):
         await self._completion().acomplete(transaction, result)
 
     def _completion(self) -> Completion:
+        if self.apart:
+            raise TaskError(
+                "a job of a task with run_in='process' cannot be ended in a transaction, since its worker would not "
+                "know of it: make the handler safe to repeat, as with app.inbox(session, current_job().id), or leave "
+                "out run_in"
+            )
         if self.completion is None:
             raise TaskError("this job is run by no worker, so there is nothing to complete")
         return self.completion

@@ -35,6 +35,12 @@ _POSITIVE = click.IntRange(min=1)
 )
 @click.option("--concurrency", "-c", type=_POSITIVE, default=100, show_default=True, help="Jobs running at once.")
 @click.option("--threads", type=_POSITIVE, help="Threads for plain functions. Default: as --concurrency.")
+@click.option("--processes", type=_POSITIVE, help="Child processes for run_in='process'. Default: one for each CPU.")
+@click.option(
+    "--soft-grace", type=duration, default="3s", show_default=True, help="Time to stop for a job in a child process."
+)
+@click.option("--child-memory", type=size, help="Kill a child process that is larger than this, such as 500M.")
+@click.option("--child-max-jobs", type=_POSITIVE, help="Replace a child process after so many jobs.")
 @click.option("--grace", type=duration, default="25s", show_default=True, help="Time to finish after SIGTERM.")
 @click.option("--max-jobs", type=_POSITIVE, help="Start anew after so many jobs.")
 @click.option("--max-age", type=duration, help="Start anew after so long.")

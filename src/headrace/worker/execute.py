@@ -11,6 +11,7 @@ from headrace.completion import Completion
 from headrace.context import JobContext
 from headrace.core import endings
 from headrace.worker import running
+from headrace.worker.apart import Apart
 from headrace.worker.ending import Reporter
 from headrace.worker.running import LATE_US, Runs
 from headrace.worker.settle import Settler
@@ -31,7 +32,8 @@ class Executor:
         self._reporter = Reporter(shared, settler)
         self._waiting: deque[Work] = deque()
         self._threads = ThreadPool(shared.options.thread_limit, "headrace-job")
-        self._runs = Runs(shared, self._reporter, self._threads, self._leave_slot)
+        self._apart = Apart(shared)
+        self._runs = Runs(shared, self._reporter, self._threads, self._apart, self._leave_slot)
         self.running = 0
         self.finished = 0
         self._room = asyncio.Event()
@@ -50,6 +52,11 @@ class Executor:
     def stuck(self) -> int:
         """Threads that are past their timeout or were left behind at the end."""
         return self._threads.stuck
+
+    @property
+    def children(self) -> list[int]:
+        """Ids of the child processes that live."""
+        return self._apart.pids
 
     @property
     def too_many_stuck(self) -> bool:
@@ -114,6 +121,7 @@ class Executor:
         tasks = [work.running for work in works if work.running is not None]
         for work in works:
             work.interrupt("shutdown")
+        self._apart.hasten()
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
         left = [work for work in works if work.running is not None]
@@ -125,9 +133,10 @@ class Executor:
                 work.leave_unreported()
         return len(left)
 
-    def close(self) -> None:
-        """Let the threads leave."""
+    async def close(self) -> None:
+        """Let the threads leave, and wait for the end of the child processes."""
         self._threads.close()
+        await self._apart.close()
 
     # -- slots
 

@@ -90,7 +90,7 @@ def end_record(work: Work, ending: endings.Ending, outcome: Outcome) -> Outcome:
     return outcome if end is None else msgspec.structs.replace(outcome, once=end)
 
 
-RAN = (endings.Raised, endings.TimedOut, endings.Decided)
+RAN = (endings.Raised, endings.RaisedElsewhere, endings.Crashed, endings.TimedOut, endings.Decided)
 
 
 def _has_run(work: Work, ending: endings.Ending) -> bool:
@@ -98,11 +98,20 @@ def _has_run(work: Work, ending: endings.Ending) -> bool:
     return isinstance(ending, RAN) or (work.trail is not None and work.trail.has_started)
 
 
+class Unkept(msgspec.Struct, frozen=True):
+    """In the place of a result in another process that cannot be kept: why not."""
+
+    problem: str
+
+
 def _result(work: Work, value: object) -> bytes | None:
     """As it is kept. One that cannot be is not: the effect has happened."""
+    problem = value.problem if isinstance(value, Unkept) else ""
     try:
-        return once.encode_result(value)
+        if not problem:
+            return once.encode_result(value)
     except InvalidArguments as error:
-        text = "job %s succeeded, but its result cannot be kept under its once key: %s"
-        logger.warning(text, work.job.id, error, extra=work.describe())
-        return None
+        problem = str(error)
+    text = "job %s succeeded, but its result cannot be kept under its once key: %s"
+    logger.warning(text, work.job.id, problem, extra=work.describe())
+    return None

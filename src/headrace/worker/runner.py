@@ -209,7 +209,7 @@ class Worker:
         await self._within(self.heart.stopped(), FLUSH_S)
         await self._leave()
         await self.fetcher.close()
-        self.executor.close()
+        await self.executor.close()
 
     async def _leave(self) -> None:
         async def leave() -> None:

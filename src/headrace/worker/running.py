@@ -1,4 +1,4 @@
-"""One run of a handler, on the loop or in a thread: what it ended with."""
+"""One run of a handler, on the loop, in a thread or in a child process: what it ended with."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from headrace.core import endings
 from headrace.core.states import State
 from headrace.core.verdict import Verdict, mistaken
 from headrace.middleware import Inside
+from headrace.worker.apart import Apart, EndedApart
+from headrace.worker.children import NoChildError
 from headrace.worker.ending import Reporter
 from headrace.worker.polls import answered
 from headrace.worker.shared import Shared
 from headrace.worker.table import Work
-from headrace.worker.threads import NoThreadError, ThreadCall, ThreadPool
+from headrace.worker.threads import NotBegunError, NoThreadError, ThreadCall, ThreadPool
 from headrace.worker.timers import start_timer, stop_timer, timeout_of
 from headrace.worker.twice import twice
 
@@ -27,15 +29,11 @@ logger = logging.getLogger("headrace.worker")
 LATE_US = 2_000_000  # a job whose handler outlives the worker's grace is due again after this
 
 
-class NotBegunError(Exception):
-    """A call that waited for a thread was not wanted any more when it got one."""
-
-
 def interrupted(work: Work) -> endings.Ending | None:
     """How a run ends that was asked to; None for one that was not."""
     match work.interruption:
         case "timeout":
-            return endings.TimedOut(timeout_of(work) or 0.0, work.started_us)
+            return endings.TimedOut(timeout_of(work) or 0.0, work.started_us, work.stack)
         case "cancel":
             return endings.CancelledByUser()
         case "shutdown" | "lost":
@@ -47,17 +45,20 @@ class Runs:
     """Runs one prepared job at a time, each in an asyncio task of its own."""
 
     def __init__(
-        self, shared: Shared, reporter: Reporter, threads: ThreadPool, leave_slot: Callable[[], object]
+        self, shared: Shared, reporter: Reporter, threads: ThreadPool, apart: Apart, leave_slot: Callable[[], object]
     ) -> None:
         self._shared = shared
         self._reporter = reporter
         self._threads = threads
+        self._apart = apart
         self._leave_slot = leave_slot
         self._inside = Inside(shared.middleware)
 
     def run(self, work: Work) -> Coroutine[Any, Any, None]:
         """To be awaited: to its end, which is reported, and its slot left."""
         assert work.task is not None
+        if work.task.run_in == "process":
+            return self._run_apart(work)
         return self._run_async(work) if work.task.is_async else self._run_in_thread(work)
 
     async def _run_async(self, work: Work) -> None:
@@ -81,9 +82,11 @@ class Runs:
             value = await self._with_middleware(work, call)
         except Verdict as verdict:
             return endings.Decided(verdict, work.started_us)
-        except (NotBegunError, NoThreadError) as error:
-            delay_us = LATE_US if isinstance(error, NoThreadError) else 0
+        except (NotBegunError, NoThreadError, NoChildError) as error:
+            delay_us = 0 if isinstance(error, NotBegunError) else LATE_US
             return interrupted(work) or self._shared.gates.ending(work) or endings.Released(delay_us)
+        except EndedApart as error:
+            return interrupted(work) or error.ending
         except BaseException as error:  # noqa: BLE001 - MemoryError, SystemExit: they end this attempt only
             # whatever a handler makes of its cancellation, a deploy costs no attempt (B024)
             return interrupted(work) or endings.Raised(error, work.started_us)
@@ -118,6 +121,14 @@ class Runs:
             self._reporter.end(work, ending)
         finally:
             self._leave_slot()
+
+    async def _run_apart(self, work: Work) -> None:
+        """In a child process. That can be killed, and its death is awaited in here: no second attempt is beside it."""
+        try:
+            ending = await self._outcome_of(work, lambda: self._apart.call(work))
+        finally:
+            stop_timer(work)
+        await self._finish(work, ending)
 
     # -- in a thread
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Literal
 
 from headrace.completion import Completion
@@ -34,7 +35,9 @@ class Work:
         "job",
         "kwargs",
         "running",
+        "stack",
         "started_us",
+        "stop",
         "task",
         "timer",
         "trail",
@@ -53,6 +56,8 @@ class Work:
         self.running: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.started_us: int | None = None  # set by the first step of its run
+        self.stop: Callable[[str], object] | None = None  # while a child process runs it: how that is ended
+        self.stack = ""  # where its handler was when its time was over, as far as a child process told
         self.fed = False  # handed to the executor
         self.ended = False  # its outcome has been decided
         self.interruption: Interruption = ""  # why the handler is being cancelled
@@ -60,8 +65,9 @@ class Work:
     def interrupt(self, why: Interruption) -> bool:
         """Ask the handler to stop, once, for the first reason that can stop it. Whether this is news.
 
-        An asynchronous handler is cancelled. A thread cannot be: it may look at `current_job().cancel_requested`,
-        and is waited for unless its time is over. One that has not begun does not begin.
+        An asynchronous handler is cancelled, a child process is stopped. A thread cannot be: it may look at
+        `current_job().cancel_requested`, and is waited for unless its time is over. One that has not begun does not
+        begin.
         """
         if self.interruption == why or (self.interruption and self._stops_for(self.interruption)):
             return False
@@ -72,11 +78,16 @@ class Work:
             self.context.request_cancel()
         # an asyncio task cancelled before its first step would never run, not even to report its end (B108)
         if self.running is not None and self.started_us is not None and self._stops_for(why):
-            self.running.cancel()
+            if self.stop is not None:
+                self.stop(why)
+            else:
+                self.running.cancel()
         return True
 
     def _stops_for(self, why: Interruption) -> bool:
-        return why in ("timeout", "shutdown") or (self.task is not None and self.task.is_async)
+        if why in ("timeout", "shutdown"):
+            return True
+        return self.task is not None and (self.task.is_async or self.task.run_in == "process")
 
     @property
     def _completion(self) -> Completion | None:

@@ -37,6 +37,10 @@ class ThreadCall:
         self.stuck = False
 
 
+class NotBegunError(Exception):
+    """A call that waited for a thread or a child process was not wanted any more when it got one."""
+
+
 class NoThreadError(Exception):
     """The system gives this process no thread."""
 
