@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -52,18 +52,32 @@ class CircuitOptions(msgspec.Struct, frozen=True):
 
     def result(self, error: BaseException | None, seconds: float) -> Result:
         """What a call of so many seconds tells of the dependency, by how it ended."""
+        if error is None or isinstance(error, Pending):
+            return self._timed(seconds, failed=False)
+        if isinstance(error, (CircuitOpen, Verdict, *self.ignore)):
+            return "none"
+        if isinstance(error, self.record):
+            return self._timed(seconds, failed=True)
+        # else it is a cancellation, or the end of the process
+        return self._timed(seconds, failed=False) if isinstance(error, Exception) else "none"
+
+    def result_elsewhere(self, classes: Collection[str], seconds: float) -> Result:
+        """The same for an exception in another process, of which only the names of its classes are known."""
+        if not {_full_name(CircuitOpen), *map(_full_name, self.ignore)}.isdisjoint(classes):
+            return "none"
+        if not set(map(_full_name, self.record)).isdisjoint(classes):
+            return self._timed(seconds, failed=True)
+        return self._timed(seconds, failed=False) if _full_name(Exception) in classes else "none"
+
+    def _timed(self, seconds: float, *, failed: bool) -> Result:
         slow_after_us = self.policy.slow_after_us
-        slow = slow_after_us is not None and seconds * 1_000_000 > slow_after_us
-        if isinstance(error, Pending):
-            error = None
-        if error is not None:
-            if isinstance(error, (CircuitOpen, Verdict, *self.ignore)):
-                return "none"
-            if isinstance(error, self.record):
-                return "slow_failed" if slow else "failed"
-            if not isinstance(error, Exception):  # a cancellation, or the end of the process
-                return "none"
-        return "slow" if slow else "ok"
+        if slow_after_us is not None and seconds * 1_000_000 > slow_after_us:
+            return "slow_failed" if failed else "slow"
+        return "failed" if failed else "ok"
+
+
+def _full_name(error: type[BaseException]) -> str:
+    return f"{error.__module__}.{error.__qualname__}"
 
 
 class Circuit:

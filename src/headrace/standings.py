@@ -62,8 +62,8 @@ class Standings:
 
 
 def log(name: str, transition: Transition) -> None:
-    """One line for each transition: a warning where it shuts callers out."""
-    level = logging.WARNING if transition.after in ("open", "forced_open") else logging.INFO
+    """One line for each transition: a warning where it opens by itself."""
+    level = logging.WARNING if transition.after == "open" else logging.INFO
     logger.log(
         level,
         "circuit %s: %s, was %s: %s (by %s)",

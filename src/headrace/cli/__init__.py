@@ -82,6 +82,12 @@ def _alerts() -> click.Command:
     return alerts
 
 
+def _circuit() -> click.Command:
+    from headrace.cli.circuit import circuit
+
+    return circuit
+
+
 def _check() -> click.Command:
     from headrace.cli.check import check
 
@@ -121,6 +127,7 @@ COMMANDS: dict[str, tuple[Loader, str]] = {
     "why": (_why, "Say why a job is where it is."),
     "failed": (_failed, "List, group, show, edit, replay, forget failed jobs."),
     "once": (_once, "Show who holds a once key, and what it remembers."),
+    "circuit": (_circuit, "List circuits; show one; open, close or reset one."),
     "outbox": (_outbox, "Carry events out; show, retry, skip, prune them."),
     "hold": (_hold, "List tasks that are held since they kill their workers; release one."),
     "alerts": (_alerts, "Try the sinks of the alerts."),

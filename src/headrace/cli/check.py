@@ -20,14 +20,16 @@ from headrace.core.wording import counted
 def check(settings: Settings, context: click.Context, *, store: bool, limit: int) -> None:
     """Would the waiting jobs run with this code?
 
-    Imports the app and counts its tasks. With --store it also reads the waiting jobs and reports those that this
-    code would break: an unknown task, arguments that no longer fit, an unreadable message. Nothing is changed.
+    Imports the app, counts its tasks and looks whether the circuits that they name are there. With --store it also
+    reads the waiting jobs and reports those that this code would break: an unknown task, arguments that no longer fit,
+    an unreadable message. Nothing is changed.
     Run it with the new code before a deploy; it exits with 1 if any job would break.
 
     \b
     Example:
       headrace check --store --app shop.jobs:app
     """
+    settings.app().check_circuits()
     tasks = {task.name for task in settings.app().tasks.values()}
     if not store:
         if settings.json:

@@ -12,6 +12,11 @@ from headrace.core.circuit import CircuitPolicy, Result, Standing
 from headrace.core.verdict import Pending
 from headrace.standings import Standings
 
+MADE = (
+    *(endings.Succeeded, endings.Raised, endings.RaisedElsewhere, endings.Crashed),
+    *(endings.TimedOut, endings.Decided),
+)
+
 
 class Gate(msgspec.Struct, frozen=True):
     """What the jobs of one task in one queue pass. `policy` None: that of the store holds."""
@@ -67,18 +72,16 @@ class Pass:
             return "none"
         options, seconds = self.gate.options, now - self.begun_at
         match ending:
-            case endings.Succeeded():
+            case endings.Succeeded() | endings.Decided(verdict=Pending()):
                 return options.result(None, seconds)
             case endings.TimedOut():
                 return options.result(TimeoutError(), seconds)
             case endings.Raised(error=error):
                 return options.result(error, seconds)
-            case endings.Decided(verdict=Pending()):
-                return options.result(None, seconds)
+            case endings.RaisedElsewhere(classes=classes):
+                return options.result_elsewhere(classes, seconds)
         return "none"
 
     def was_made(self, ending: endings.Ending) -> bool:
         """Whether it counts as a run, for budgets."""
-        return self.begun_at is not None and isinstance(
-            ending, (endings.Succeeded, endings.Raised, endings.TimedOut, endings.Decided)
-        )
+        return self.begun_at is not None and isinstance(ending, MADE)
