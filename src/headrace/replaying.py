@@ -215,10 +215,10 @@ class Driving:
         for queue, ids in left.items():
             for start in range(0, len(ids), size):
                 some = ids[start : start + size]
-                yield from self._replay(some, queue)
-                done += len(some)
                 if rate is not None:
                     yield from self._wait_until(began_us + round(done / rate * SECOND))
+                yield from self._replay(some, queue)
+                done += len(some)
         yield from self._step(phase="done")
 
     def _wait_until(self, due_us: int) -> Inquiry[None]:

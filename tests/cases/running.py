@@ -79,9 +79,9 @@ async def put(app: Headrace, id: str, body: bytes, **options: Any) -> None:
     assert answer.status == "new"
 
 
-async def remember(app: Headrace, trail: bytes) -> None:
-    """Let the only ready job come back from an earlier worker with that trail."""
-    claimed = await app.driver.arun(ops.Claim("an earlier worker", 1, ("default",), 1, HOUR_US))
+async def remember(app: Headrace, trail: bytes, claim: int = 1) -> None:
+    """Let the first ready job come back from an earlier worker with that trail. `claim`: another number each time."""
+    claimed = await app.driver.arun(ops.Claim("an earlier worker", claim, ("default",), 1, HOUR_US))
     (job,) = claimed.jobs
     outcome = ops.Outcome(job.id, job.queue, job.token, State.READY, trail=trail, reason="crashed")
     assert await app.driver.arun(ops.Settle("an earlier worker", (outcome,))) == [True]

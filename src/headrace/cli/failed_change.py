@@ -205,7 +205,8 @@ def prune(
 ) -> None:
     """Delete old failed jobs for good.
 
-    Workers do it by themselves for jobs that failed more than 30 days ago and beyond 100,000.
+    Workers do it by themselves for jobs that failed more than 30 days ago and beyond 100,000, unless the app says
+    otherwise with keep_failed= and keep_failed_most=.
 
     \b
     Examples:
