@@ -14,8 +14,9 @@ create table if not exists headrace_parked (
     key line (queue, reason, turn, place)
 ) engine = innodb row_format = dynamic default charset = utf8mb4;
 
-insert ignore into headrace_parked (id, queue, reason, turn, place)
-select id, queue, reason, turn, place from headrace_jobs where state = 'parked';
+insert into headrace_parked (id, queue, reason, turn, place)
+select j.id, j.queue, j.reason, j.turn, j.place from headrace_jobs as j where j.state = 'parked'
+on duplicate key update id = headrace_parked.id;
 
 update headrace_meta set value = '4' where name = 'schema';
 
