@@ -1,14 +1,19 @@
 """A worker and a circuit: it trips, jobs wait unharmed, others flow, probes decide, and the rest comes at a pace."""
 
 import asyncio
+import threading
 from itertools import pairwise
 
-from headrace import Headrace, State
+from headrace import Cancel, Headrace, Middleware, Snooze, State
 from headrace.core.backoff import Fixed
+from headrace.core.operations import Claim
+from headrace.core.registers import Amend
 from headrace.core.retry import Retry
+from headrace.signals import CircuitChanged, Signal
 from tests.circuits.dependency import Dependency
+from tests.public.drivers import WatchedDriver
 from tests.waiting import await_until
-from tests.worker.working import state_of, working
+from tests.worker.working import state_of, work_for, working
 
 AGAIN = Retry(max_attempts=3, backoff=Fixed(30))
 
@@ -92,3 +97,98 @@ async def test_probes_decide_and_what_waited_comes_back_at_a_pace(app: Headrace,
     assert moments[-1] - moments[0] > 0.7
     assert max(later - earlier for earlier, later in pairwise(moments)) < 1
     assert [step.after for step in (await smtp.alook()).history] == ["open", "half_open", "closed"]
+
+
+class Opened(Middleware):
+    """Notes how many calls there had been when a worker heard that the circuit is open."""
+
+    def __init__(self, dependency: Dependency) -> None:
+        self.dependency = dependency
+        self.calls: int | None = None
+
+    def noticed(self, signal: Signal) -> None:
+        if isinstance(signal, CircuitChanged) and signal.after == "open" and self.calls is None:
+            self.calls = len(self.dependency.calls)
+
+
+async def test_jobs_that_were_claimed_ahead_do_not_start_once_it_is_open(app: Headrace, dependency: Dependency) -> None:
+    smtp = app.circuit("smtp", window=10, minimum=10, open_for=60)
+    opened = Opened(dependency)
+    app.middleware.append(opened)
+
+    @app.task(circuit=smtp, retry=AGAIN)
+    async def mail(number: int) -> None:
+        await dependency.call()
+
+    @app.task(circuit=smtp, retry=AGAIN)
+    def letter(number: int) -> None:
+        asyncio.run(dependency.call())
+
+    dependency.works = False
+    for number in range(300):
+        await (letter if number % 2 else mail).aenqueue(number)
+    async with working(app, concurrency=4, threads=2, id="w1"), working(app, concurrency=4, threads=2, id="w2"):
+
+        async def are_parked() -> bool:
+            return await parked(app) + len(dependency.calls) == 300
+
+        await await_until(are_parked, 30)
+    assert opened.calls is not None
+    # those that both workers had begun, and what the second one began until the answer to its own next report
+    assert len(dependency.calls) - opened.calls <= 4 * 4
+    assert not [job for job in (await app.ajobs.list("parked", limit=300)).jobs if any(job.counts.values())]
+
+
+async def test_what_counts(app: Headrace) -> None:
+    smtp = app.circuit("smtp", window=50, minimum=50, record=(OSError, TimeoutError), ignore=FileNotFoundError)
+    raising = {
+        "ignored": FileNotFoundError(),
+        "recorded": ConnectionError(),
+        "other": KeyError(),
+        "cancelled": Cancel("not wanted"),
+    }
+
+    @app.task(circuit=smtp, retry=1, timeout=0.05)
+    async def call(how: str) -> object:
+        if how == "slow":
+            await work_for(60)
+        if how in raising:
+            raise raising[how]
+        return Snooze(60) if how == "snoozed" else None
+
+    @app.task(circuit=smtp, retry=1, timeout=0.05)
+    def hang(how: str) -> None:
+        released.wait(20)
+
+    released = threading.Event()
+    async with working(app):
+        for how in (*raising, "slow", "snoozed", "good"):
+            await call.aenqueue(how)
+        await hang.aenqueue("slow")
+
+        async def are_counted() -> bool:
+            return (await smtp.alook()).calls == 5
+
+        await await_until(are_counted, 20, "the calls to be counted, that of the stuck thread too")
+        released.set()
+    look = await smtp.alook()
+    assert (look.calls, look.failed) == (5, 3 / 5)
+
+
+async def test_a_closed_circuit_is_hardly_asked_about() -> None:
+    app = Headrace("memory://")
+    app.driver = driver = WatchedDriver()
+    app.circuit("smtp")
+    done: list[int] = []
+
+    @app.task(circuit="smtp")
+    async def mail(number: int) -> None:
+        done.append(number)
+
+    await mail.aenqueue_many([{"number": number} for number in range(2_000)])
+    async with working(app):
+        await await_until(lambda: len(done) == 2_000, 30)
+    claims = sum(isinstance(operation, Claim) for operation in driver.seen)
+    questions = [change for operation in driver.seen if isinstance(operation, Amend) for change in operation.changes]
+    assert claims > 5
+    assert 0 < len(questions) < claims
