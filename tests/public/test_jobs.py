@@ -17,6 +17,7 @@ from headrace.core import trail
 from headrace.core.trail import Mishap, Trail
 from headrace.jobinfo import job_info
 from headrace.jobs import Jobs
+from headrace.replays import AsyncReplays, Replays
 from headrace.task import Task
 from tests.public.drivers import WatchedDriver, define
 
@@ -60,13 +61,14 @@ def task(app: Headrace) -> Task[..., Any]:
 # -- twins
 
 
-def test_the_twins_have_the_same_methods() -> None:
+@pytest.mark.parametrize(("first", "second", "least"), [(Jobs, AsyncJobs, 12), (Replays, AsyncReplays, 5)])
+def test_the_twins_have_the_same_methods(first: type, second: type, least: int) -> None:
     def methods(cls: type) -> dict[str, Any]:
         return {name: member for name, member in vars(cls).items() if not name.startswith("_")}
 
-    sync, awaited = methods(Jobs), methods(AsyncJobs)
+    sync, awaited = methods(first), methods(second)
     assert list(sync) == list(awaited)
-    assert len(sync) >= 12
+    assert len(sync) >= least
     for name, method in sync.items():
         twin = awaited[name]
         assert inspect.signature(method) == inspect.signature(twin), name

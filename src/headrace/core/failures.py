@@ -50,6 +50,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 _CAUSES: dict[type, str] = {
     endings.Raised: "error",
+    endings.RaisedElsewhere: "error",
+    endings.Crashed: "crashed",
     endings.TimedOut: "timeout",
     endings.Decided: "verdict",
     endings.Poisoned: "crashed",
