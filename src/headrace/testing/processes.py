@@ -28,7 +28,8 @@ class SimulatedApp(Headrace):
     def __init__(
         self, driver: Driver, clock: VirtualClock, rng: Random, *, name: str, issued: set[str], scenario: Scenario
     ) -> None:
-        super().__init__("memory://", lease=scenario.lease_s, heartbeat=scenario.heartbeat_s)
+        # many jobs are poison here, and there is no operator: a task that is held would never end
+        super().__init__("memory://", lease=scenario.lease_s, heartbeat=scenario.heartbeat_s, hold_after=None)
         self.driver = driver
         self.rng = rng
         self.clock = SimulatedClock(clock)
