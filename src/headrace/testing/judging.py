@@ -35,6 +35,8 @@ def wrong_counts(before: Trail, after: Trail, outcome: Outcome) -> str:
     back = outcome.state in (State.SCHEDULED, State.READY)
     if back and moved != COSTLESS.get(outcome.reason, moved):
         return f"it moved {sorted(moved)}"
+    if outcome.state is State.PARKED and moved:
+        return f"it was parked, which costs nothing, and moved {sorted(moved)}"
     if moved & {"crashes", "replays"}:
         return f"it moved {sorted(moved)}"
     return "errors beyond attempts" if after.errors > after.attempts and not after.polls else ""
@@ -47,6 +49,8 @@ def unlike_its_run(before: Trail, after: Trail, outcome: Outcome, run: Run | Non
         return f"its run {ended}"
     if (outcome.state, outcome.reason) == (State.CANCELLED, "cancelled") and not cancel and ended != "Cancel":
         return "nobody had asked for it"
+    if outcome.state is State.PARKED and run is not None:
+        return f"it was parked, and its run {ended}"
     if outcome.reason == "released" and run is not None and outcome.state is State.READY:
         return _wrongly_released(run)
     return _wrongly_charged(outcome, run, ended) if after.attempts > before.attempts else ""

@@ -12,9 +12,12 @@ import msgspec
 
 from headrace.core import operations as ops
 from headrace.core import trail
+from headrace.core.parking import Unpark
+from headrace.core.registers import Amend
 from headrace.core.retry import Retry
 from headrace.core.states import LIVE, TERMINAL, State
 from headrace.core.trail import Trail
+from headrace.testing.circuits import CircuitWatch
 from headrace.testing.judging import COSTLESS, counts_of, unlike_its_run, wrong_counts
 from headrace.testing.runs import Runs
 
@@ -78,7 +81,9 @@ class Ledger:
         self._gone_dark = gone_dark
         self.jobs: dict[str, Entry] = {}
         self.followers: set[str] = set()  # those that were enqueued with the end of another
+        self.circuit = CircuitWatch(self.broken)
         self.leases: dict[str, int] = {}
+        self._given_back: dict[str, int] = {}  # reason -> parked jobs that are ready again and were not claimed yet
         self.violations: list[Violation] = []
         self.slack_us = 0  # how far the store's clock has been set back: what was due then may be claimed
 
@@ -158,6 +163,10 @@ class Ledger:
     def _check_claim(self, op: ops.Claim, job: ops.ClaimedJob, entry: Entry, now: int) -> None:
         if entry.state is State.RUNNING:
             self.broken("one live lease", job.id, f"{entry.worker} holds it, and {op.worker} has claimed it too")
+        if entry.state is State.PARKED:
+            left = self._given_back[entry.reason] = self._given_back.get(entry.reason, 0) - 1
+            if left < 0:
+                self.broken("parked", job.id, f"was claimed while it was parked: {entry.reason}")
         if entry.state in TERMINAL:
             self.broken("ends once", job.id, f"was claimed after it had ended as {entry.state.value}")
         if job.token <= entry.token:
@@ -311,6 +320,20 @@ class Ledger:
             self.broken("rescue", orphan.id, f"was taken from {orphan.worker}, which lives: an outage is no crash")
         if orphan.alone != (held == 1):
             self.broken("rescue", orphan.id, f"alone is {orphan.alone}, and {orphan.worker} held {held} jobs")
+
+    # -- circuits
+
+    def _amend(self, op: Amend, answers: list[Any], now: int) -> None:
+        self.circuit.amended(op, answers, self._now_s())
+
+    def _unpark(self, op: Unpark, answer: int, now: int) -> None:
+        parked = sum(
+            entry.state is State.PARKED and entry.reason == op.reason and entry.new.queue in op.queues
+            for entry in self.jobs.values()
+        )
+        if answer > min(op.limit, parked):
+            self.broken("parked", "", f"{answer} jobs were given back of {parked} and at most {op.limit}: {op.reason}")
+        self._given_back[op.reason] = self._given_back.get(op.reason, 0) + answer
 
     # -- operators
 

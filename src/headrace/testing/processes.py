@@ -85,7 +85,7 @@ class Life:
     async def _main(self) -> str:
         simulation, scenario = self._simulation, self._simulation.scenario
         app = simulation.app(self.id)
-        define(app, self, self.version)
+        define(app, self, self.version, calls=scenario.calls > 0)
         app.middleware.append(
             Witness(
                 simulation.runs,
@@ -156,6 +156,10 @@ class Life:
     def done(self, job: str) -> None:
         """One more."""
         self._simulation.steps[job] = self.step(job) + 1
+
+    def reach(self, job: str, token: int) -> bool:
+        """A call of the service."""
+        return self._simulation.called(job, token)
 
 
 class Machine:

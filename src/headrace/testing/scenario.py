@@ -29,6 +29,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 4
     jobs: int = 30
     polls: int = 0  # more jobs, of polls
+    calls: int = 0  # more jobs, which call a service through a circuit
+    down: tuple[tuple[float, float], ...] = ()  # when that service does not answer
     chaos_s: float = 60.0  # faults stop then
     patience_s: float = 400.0  # and everything has ended that much later
     lease_s: float = 10.0
@@ -40,6 +42,17 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     rates: FaultRates = FaultRates()
     outages: tuple[tuple[float, float], ...] = ()
     moves: tuple[Move, ...] = ()
+
+    @property
+    def late_s(self) -> float:
+        """How long a job may be on its way from where it is let in to its start.
+
+        An answer comes back, and closed circuits are not asked about again for a moment. Where calls hang and
+        processes freeze, it is what a lease bears.
+        """
+        if self.rates.flawless and not self.outages and not any(move.what == "freeze" for move in self.moves):
+            return 0.2 + 2 * self.rates.delay_s
+        return self.lease_s + self.rates.stall_s
 
     @classmethod
     def drawn(cls, seed: int) -> Scenario:

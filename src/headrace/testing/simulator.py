@@ -83,7 +83,10 @@ class Simulation:
         self.lives: dict[str, Life] = {}
         self.issued: set[str] = set(CHOSEN_IDS)
         known = self.app("policies")
-        policies = {name: task.retry for name, task in {**define(known, _NoStage()), **known.tasks}.items()}
+        policies = {
+            name: task.retry
+            for name, task in {**define(known, _NoStage(), calls=scenario.calls > 0), **known.tasks}.items()
+        }
         self.ledger = Ledger(self.clock, self.loop.time, policies, self.runs, self._gone_dark)
         self.machines = [Machine(self, f"w{number}") for number in range(scenario.workers)]
         self._producing = Group("producer")
@@ -117,11 +120,22 @@ class Simulation:
             deadly=scenario.deadly,
             ghosts=scenario.ghosts,
             polls=scenario.polls,
+            calls=scenario.calls,
         )
 
     def _happened(self, sender: str, operation: ops.Operation[object], answer: object) -> None:
         self.trace.events.append(Event(self.loop.time(), sender, operation, answer))
         self.ledger.happened(operation, answer)
+
+    def called(self, job: str, token: int) -> bool:
+        """A job calls the service behind the circuit: whether it answers."""
+        now_s = self.loop.time()
+        problem = self.ledger.circuit.wrong_call(job, token, now_s, self.scenario.late_s)
+        if problem:
+            self.ledger.broken("open circuit", job, problem)
+        down = any(start <= now_s < end for start, end in self.scenario.down)
+        self.ledger.circuit.in_vain += down
+        return not down
 
     def _gone_dark(self, worker: str) -> bool:
         """Whether a worker may be taken for dead: it is, or it was frozen, or its calls get lost one by one."""
@@ -264,6 +278,9 @@ class _NoStage:
         raise NotImplementedError
 
     def done(self, job: str) -> None:
+        raise NotImplementedError
+
+    def reach(self, job: str, token: int) -> bool:
         raise NotImplementedError
 
 

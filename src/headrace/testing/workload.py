@@ -17,6 +17,7 @@ from headrace.core.retry import Retry
 from headrace.core.unique import Unique
 from headrace.core.verdict import Cancel, Fail, Pending, RetryIn, Snooze
 from headrace.errors import StoreUnavailable
+from headrace.testing.circuits import CALL, define_call
 from headrace.testing.polls import POLL, define_poll, draw_answers
 
 QUEUES = ("high", "default", "low")
@@ -43,9 +44,16 @@ class Stage(Protocol):
         """One more."""
         ...
 
+    def reach(self, job: str, token: int) -> bool:
+        """A run of the job calls the service: whether it answers."""
+        ...
 
-def define(app: Headrace, stage: Stage, version: int = LATEST) -> dict[str, Any]:
-    """Register the tasks as the code of `version` knows them; returns all of them, also unknown ones, by name."""
+
+def define(app: Headrace, stage: Stage, version: int = LATEST, *, calls: bool = False) -> dict[str, Any]:
+    """Register the tasks as the code of `version` knows them; returns all of them, also unknown ones, by name.
+
+    `calls`: also the one that calls a service through a circuit.
+    """
 
     async def act(steps: list[str]) -> Any:
         return await _act(stage, steps)
@@ -75,7 +83,9 @@ def define(app: Headrace, stage: Stage, version: int = LATEST) -> dict[str, Any]
             keyed_to_start
         ),
     }
-    define_poll(app, act, TIMEOUT_S)  # producers place polls apart from the others
+    define_poll(app, act, TIMEOUT_S)  # producers place polls and calls apart from the others
+    if calls:
+        define_call(app, stage, act, TIMEOUT_S)
     elsewhere = app if version >= LATEST else Headrace("memory://")  # a rolling deploy: this process is behind
 
     async def newer(steps: list[str]) -> Any:
@@ -199,27 +209,39 @@ class Producer:
         deadly: bool,
         ghosts: bool,
         polls: int = 0,
+        calls: int = 0,
     ) -> None:
         self._app = app
         self._rng = rng
         self._jobs = jobs
         self._polls = polls
+        self._calls = calls
         self._within_s = within_s
         self._deadly = deadly
         self._ghosts = ghosts
-        self._tasks = define(app, stage, NEVER if ghosts else LATEST)
+        self._tasks = define(app, stage, NEVER if ghosts else LATEST, calls=calls > 0)
         self.placed = Placed()
 
     async def run(self) -> None:
         """Place all jobs."""
         loop = asyncio.get_running_loop()
         moments = sorted(self._rng.random() * self._within_s for _ in range(self._jobs))
-        sending = []
+        sending = [loop.create_task(self._place_call()) for _ in range(self._calls)]
         for moment in moments:
             await asyncio.sleep(max(0.0, moment - loop.time()))
             sending.append(loop.create_task(self._place()))
         sending += [loop.create_task(self._place_poll(number)) for number in range(self._polls)]
         await asyncio.gather(*sending)
+
+    async def _place_call(self) -> None:
+        rng = self._rng
+        await asyncio.sleep(rng.random() * self._within_s)
+        steps = draw_steps(rng, deadly=False)
+        try:
+            job = await self._app.tasks[CALL].aenqueue(steps=steps)
+        except StoreUnavailable:
+            return
+        self._acknowledge(job.id, steps)
 
     async def _place_poll(self, number: int) -> None:
         rng = self._rng

@@ -1,0 +1,152 @@
+"""Histories with a service that is down for stretches: its circuit holds jobs back, harms none, and strands none."""
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace.core import operations as ops
+from headrace.core import settle, trail
+from headrace.core.circuit import AskCircuit, Breaker
+from headrace.core.parking import Unpark
+from headrace.core.states import State
+from headrace.drivers.memory import MemoryDriver
+from headrace.stores.memory import MemoryStore, Model
+from headrace.testing.circuits import OPEN_S, PROBES, draw_stretches
+from headrace.testing.scenario import Scenario
+from headrace.testing.simulator import OpenStore, Report, Simulation
+from headrace.worker.parked import Coming, OfCircuits
+from headrace.worker.passes import Pass
+from tests.contract.stores import DATABASES, open_driver
+
+CHUNK, SEEDS = 10, 40
+STORES = ("sqlite", "redis", *DATABASES)
+
+
+def troubled(seed: int) -> Scenario:
+    """The seed's troubles, and forty calls of a service that is down now and then."""
+    drawn = Scenario.drawn(seed)
+    down = draw_stretches(Random(f"{seed} service"), drawn.chaos_s)
+    return msgspec.structs.replace(drawn, jobs=4, calls=40, down=down)
+
+
+def calm(seed: int) -> Scenario:
+    """Nothing goes wrong but the service."""
+    return Scenario(seed=seed, workers=3, concurrency=5, jobs=20, calls=100, deadly=False, down=((10.0, 40.0),))
+
+
+def played(
+    scenario: Scenario, model: type[Model] = Model, open_store: OpenStore | None = None
+) -> tuple[Report, Simulation]:
+    """One history, and what is known of it."""
+    simulation = Simulation(scenario, open_store or (lambda clock: MemoryDriver(MemoryStore(now=clock), model())))
+    return simulation.run(), simulation
+
+
+def check(report: Report) -> None:
+    if report.violations:
+        pytest.fail(report.explain(), pytrace=False)
+
+
+@pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
+def test_a_circuit_holds_jobs_back_and_strands_none(start: int) -> None:
+    """Whatever becomes of workers and of the way to the store, each job ends, and none is charged for its wait."""
+    opened = probes = 0
+    for seed in range(start, start + CHUNK):
+        report, simulation = played(troubled(seed))
+        check(report)
+        opened += simulation.ledger.circuit.opened
+        probes += simulation.ledger.circuit.probes
+    assert opened > CHUNK / 2
+    assert probes > CHUNK / 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_after_a_circuit_has_opened_there_are_probes_only(seed: int) -> None:
+    """But for what was under way: no longer than a claim and a report take."""
+    scenario = calm(seed)
+    assert scenario.late_s < 0.3
+    report, simulation = played(scenario)
+    check(report)
+    until_opened = 3 + scenario.workers * scenario.concurrency
+    assert 3 <= simulation.ledger.circuit.in_vain <= until_opened + PROBES * (30 / OPEN_S + 1)
+    assert report.ended["succeeded"] > 80
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_so_it_is_on_each_store(kind: str, request: pytest.FixtureRequest) -> None:
+    scenario = msgspec.structs.replace(troubled(1 + STORES.index(kind)), calls=20)
+    report, _ = played(scenario, open_store=lambda clock: open_driver(kind, clock, request))
+    check(report)
+    assert report.ended["succeeded"] > 5
+
+
+# -- each promise broken on purpose
+
+
+def found(scenarios: Iterable[Scenario], model: type[Model] = Model) -> set[str]:
+    """What the first history with a violation says."""
+    for scenario in scenarios:
+        report, _ = played(scenario, model)
+        if report.violations:
+            return {f"{one.rule}: {one.text}" for one in report.violations}
+    return set()
+
+
+class ClaimsParkedJobs(Model):
+    """Now and then one of them."""
+
+    def _claim(self, op: ops.Claim, now: int) -> ops.Claimed:
+        parked = [job for job in self.jobs.values() if job.state is State.PARKED]
+        if parked and op.number % 10 == 0:
+            parked[0].state = State.READY
+        return super()._claim(op, now)
+
+
+class ForgetsParkedJobs(Model):
+    def _unpark(self, op: Unpark, now: int) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"), [(ClaimsParkedJobs, "while it was parked"), (ForgetsParkedJobs, "is still parked")]
+)
+def test_a_store_that_breaks_a_promise_is_found_out(model: type[Model], expected: str) -> None:
+    problems = found(map(calm, range(3)), model)
+    assert any(expected in problem for problem in problems), problems
+
+
+async def offers_nothing(self: OfCircuits, reasons: Sequence[str]) -> Coming:
+    return Coming({})
+
+
+def charged(*args: Any) -> ops.Outcome:
+    outcome = HELD_BACK(*args)
+    return msgspec.structs.replace(outcome, trail=trail.encode(trail.Trail(attempts=1)))
+
+
+def lets_all_in(self: AskCircuit, breaker: Breaker, calls: list[str], now_us: int) -> tuple[Breaker, list[str]]:
+    return breaker, calls
+
+
+HELD_BACK = settle._held_back
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "wrong", "expected"),
+    [
+        (Pass, "ending", lambda self, standings: None, "open circuit: calls a service whose circuit is open"),
+        (OfCircuits, "__call__", offers_nothing, "all ended: is still parked"),
+        (settle, "_held_back", charged, "it was parked, which costs nothing"),
+        (AskCircuit, "_probes", lets_all_in, "probes: "),  # B162
+    ],
+    ids=["ignores", "strands", "charges", "floods"],
+)
+def test_a_worker_that_breaks_a_promise_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, wrong: Any, expected: str
+) -> None:
+    monkeypatch.setattr(owner, name, wrong)
+    problems = found(map(calm, range(3)))
+    assert any(expected in problem for problem in problems), problems
