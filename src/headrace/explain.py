@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.circuitlooks import REASON, look
 from headrace.core import operations as ops
 from headrace.core import settle, trail
 from headrace.core.moments import aware
@@ -41,6 +42,8 @@ def why(id: str, now_us: int, tasks: Tasks) -> Inquiry[list[str]]:
             lines = yield from _ready(view, info, now_us)
         case State.RUNNING:
             lines = yield from _running(view, now_us)
+        case State.PARKED:
+            lines = yield from _parked(view, now_us)
         case _:
             lines = _resting(view, info, now_us)
     return [*lines, *_past(info)]
@@ -53,14 +56,27 @@ def _resting(view: ops.JobView, info: JobInfo, now_us: int) -> list[str]:
             late = _too_late(view, info, max(now_us, view.due_us))
             lines = [f"It is scheduled until {_moment(view.due_us)}, in {_span(view.due_us - now_us)}{cause}."]
             return [*lines, *(late or _polling(info))]
-        case State.PARKED:
-            return ["It is parked until what it depends on is available again."]
         case State.FAILED:
             return [
                 f"It has failed: {info.failure}",
                 "It will not run again by itself; `headrace failed retry` makes it ready.",
             ]
     return [f"It has ended: {view.state.value}{f' ({view.reason})' if view.reason else ''}."]
+
+
+def _parked(view: ops.JobView, now_us: int) -> Inquiry[list[str]]:
+    """What it waits for, by its reason."""
+    if not view.reason.startswith(REASON):
+        return [f"It is parked until what it depends on is available again ({view.reason})."]
+    circuit = yield from look(view.reason.removeprefix(REASON), None)
+    lines = [f"It is parked, unharmed, until the circuit {circuit.name!r} lets it in: that is {circuit.state}."]
+    if circuit.until is not None:
+        left_us = round(circuit.until.timestamp() * 1_000_000) - now_us
+        lines.append(f"Probes are let in {f'after {_span(left_us)} more' if left_us > 0 else 'now'}.")
+    if circuit.history:
+        last = circuit.history[-1]
+        lines.append(f"Since {_moment(last.at_us)}: {last.why} (by {last.by}).")
+    return lines
 
 
 def _polling(info: JobInfo) -> list[str]:

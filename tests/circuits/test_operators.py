@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from headrace.cli import run
 from headrace.signals import CircuitChanged, Signal
 from tests.circuits.dependency import Dependency
 from tests.waiting import await_until
-from tests.worker.working import working
+from tests.worker.working import state_of, working
 
 
 class Ears(Middleware):
@@ -156,3 +157,24 @@ def test_check_looks_for_the_circuits_too(shop: Headrace, capsys: pytest.Capture
     shop.task(name="pay", circuit="bank")(lambda: None)
     assert run(["check"]) == 2
     assert "the task pay names the circuit 'bank', which the app has not" in capsys.readouterr().err
+
+
+async def test_why_names_the_circuit(app: Headrace) -> None:
+    smtp = app.circuit("smtp", window=1, open_for=60)
+
+    @app.task(circuit=smtp)
+    async def mail() -> None: ...
+
+    with suppress(OSError):
+        async with smtp.call():
+            raise OSError
+    async with working(app):
+        job = await mail.aenqueue()
+
+        async def is_parked() -> bool:
+            return await state_of(app, job.id) == "parked"
+
+        await await_until(is_parked)
+    said = " ".join(await app.ajobs.why(job.id))
+    assert "It is parked, unharmed, until the circuit 'smtp' lets it in: that is open. Probes are let in after " in said
+    assert "100% of 1 calls failed" in said
