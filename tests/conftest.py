@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import pytest
 
+from tests.contract.kept import Keeper
 from tests.contract.prefixes import Prefixes
 from tests.proxy import Proxy
 from tests.servers import (
@@ -183,14 +184,18 @@ def mariadb_server_factory(mariadb_template: MariaTemplate) -> Iterator[Callable
 
 
 @pytest.fixture(scope="session")
-def postgres_prefixes(postgres_url: str) -> Prefixes:
-    """Tables for stores by the hundred, in the shared database."""
-    return Prefixes(postgres_url)
+def postgres_keeper(postgres_url: str) -> Iterator[Keeper]:
+    """Stores by the hundred, in the shared database."""
+    keeper = Keeper(Prefixes(postgres_url))
+    yield keeper
+    keeper.end()
 
 
 @pytest.fixture(scope="session")
-def mysql_prefixes(mysql_url: str) -> Prefixes:
-    return Prefixes(mysql_url)
+def mysql_keeper(mysql_url: str) -> Iterator[Keeper]:
+    keeper = Keeper(Prefixes(mysql_url))
+    yield keeper
+    keeper.end()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from headrace.drivers.memory import MemoryDriver
 from headrace.stores.memory import MemoryStore
 from headrace.testing.clock import VirtualClock
 from headrace.testing.conformance import Harness, LoopThread
-from tests.contract.prefixes import Prefixes
+from tests.contract.kept import Keeper
 
 DATABASES = ("postgres", "mysql")
 POOLED = "pgbouncer"  # PostgreSQL behind PgBouncer in transaction mode
 STORES = ("memory", "sqlite", "redis", "redis_slots", *DATABASES)  # redis_slots: one queue at a time, as on a cluster
+MANY = ("7_281", "20_000")  # of something, in a test's name
 COLOURS = ("sync", "async")
 
 
@@ -46,21 +48,19 @@ def open_driver(kind: str, clock: Callable[[], int], request: pytest.FixtureRequ
 
 
 def _on_tables(kind: str, clock: Callable[[], int], request: pytest.FixtureRequest, url: str) -> Any:
-    """A driver that gives its tables back when it is closed."""
-    prefixes: Prefixes = request.getfixturevalue("postgres_prefixes" if kind == POOLED else f"{kind}_prefixes")
-    url = url or request.getfixturevalue(f"{kind}_url")
-    prefix, give_back = prefixes.lend()
-    driver: Any
-    if kind in ("postgres", POOLED):
-        from headrace.drivers.postgres import PostgresDriver
-        from headrace.stores.postgres import PostgresStore
-
-        driver = PostgresDriver(url, PostgresStore(now=clock, prefix=prefix))
-    else:
-        from headrace.drivers.mysql import MySQLDriver
-        from headrace.stores.mysql import MySQLStore
-
-        driver = MySQLDriver(url, MySQLStore(now=clock, prefix=prefix))
+    """A driver that gives its tables back when it is closed; without a `url` of the test's own, with itself."""
+    keeper: Keeper = request.getfixturevalue("mysql_keeper" if kind == "mysql" else "postgres_keeper")
+    way = url or request.getfixturevalue(f"{kind}_url")
+    make_driver, make_store = _classes(kind)
+    if not url:
+        return keeper.lend(
+            way,
+            lambda prefix: make_driver(way, make_store(clock, prefix)),
+            partial(make_store, clock),
+            new=any(many in request.node.name for many in MANY),
+        )
+    prefix, give_back = keeper.prefixes.lend()
+    driver = make_driver(url, make_store(clock, prefix))
     close = driver.close
 
     def close_and_give_back() -> None:
@@ -71,12 +71,26 @@ def _on_tables(kind: str, clock: Callable[[], int], request: pytest.FixtureReque
     return driver
 
 
+def _classes(kind: str) -> tuple[Any, Any]:
+    if kind == "mysql":
+        from headrace.drivers.mysql import MySQLDriver
+        from headrace.stores.mysql import MySQLStore
+
+        return MySQLDriver, MySQLStore
+    from headrace.drivers.postgres import PostgresDriver
+    from headrace.stores.postgres import PostgresStore
+
+    return PostgresDriver, PostgresStore
+
+
 @contextmanager
 def in_colour(driver: Driver, colour: str) -> Iterator[Callable[[Any], Any]]:
     """`run` of the driver, closed at the end."""
     try:
         if colour == "sync":
             yield driver.run
+        elif kept := getattr(driver, "kept", None):
+            yield kept.loop().run
         else:
             loop = LoopThread(driver)
             try:
