@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 from headrace.context import JobContext
 from headrace.core.operations import Outcome
@@ -20,6 +20,9 @@ Run = Callable[[], Awaitable[Any]]
 
 class Middleware:
     """Subclass it, override what you need, and append an instance to `app.middleware`. The first one is outermost."""
+
+    before_children: ClassVar[str] = ""
+    """A function that each child process calls before it imports any task: "django:setup". For run_in="process"."""
 
     async def around(self, job: JobContext, run: Run) -> Any:
         """Called instead of the handler; must `return await run()`. What it raises counts as the handler's error."""

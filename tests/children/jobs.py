@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from headrace import (
     Snooze,
     current_job,
 )
+from tests.waiting import wait_until
 
 KEEP = 3600.0
 AGAIN = Retry(max_attempts=2, max_crashes=2, backoff=Fixed(0))
@@ -162,6 +162,11 @@ def die(path: str, how: str, times: int) -> None:
     end_process(how)
 
 
+def block(seconds: float = 60) -> None:
+    """As a call to somewhere that does not answer."""
+    threading.Event().wait(seconds)
+
+
 def hold_the_interpreter() -> None:
     """As a C extension that never comes back: no signal handler runs, no other thread either."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -178,8 +183,14 @@ def overrun(path: str, how: str) -> None:
             case "deaf":
                 while True:
                     with contextlib.suppress(BaseException):
-                        time.sleep(60)
-        time.sleep(60)
+                        block()
+            case "slow":
+                with contextlib.suppress(JobInterrupted):
+                    block()
+                block(1.5)
+                say(path, "slow but sure")
+                return
+        block()
     except JobInterrupted as error:
         say(path, "cleaned up", error.why)
         raise
@@ -189,7 +200,7 @@ def overrun(path: str, how: str) -> None:
 async def aoverrun(path: str) -> None:
     say(path, "begin", os.getpid())
     try:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
     except asyncio.CancelledError:
         say(path, "cleaned up", current_job().cancel_requested)
         raise
@@ -209,12 +220,13 @@ def beside(path: str) -> None:
 
 @app.task(run_in="process", keep=KEEP, retry=NEVER, timeout=0.03)
 def close(micros: int) -> None:
-    time.sleep(micros / 1_000_000)
+    block(micros / 1_000_000)
 
 
 @app.task(run_in="process", keep=KEEP, retry=NEVER, timeout=0.03)
 async def aclose(micros: int) -> None:
-    await asyncio.sleep(micros / 1_000_000)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), micros / 1_000_000)
 
 
 @app.task(run_in="process", keep=KEEP)
@@ -223,7 +235,7 @@ def wait(path: str, stubborn: bool = False) -> None:
     if stubborn:
         hold_the_interpreter()
     try:
-        time.sleep(60)
+        block()
     except JobInterrupted as error:
         say(path, error.why)
         raise
@@ -232,8 +244,7 @@ def wait(path: str, stubborn: bool = False) -> None:
 @app.task(run_in="process", keep=KEEP)
 def obey(path: str) -> None:
     say(path, "begin", os.getpid(), os.getpgid(0))
-    while not Path(f"{path}.go").exists():
-        time.sleep(0.01)
+    wait_until(lambda: Path(f"{path}.go").exists(), 60)
 
 
 @app.task(run_in="process", keep=KEEP, retry=NEVER)
@@ -242,7 +253,7 @@ def grow(path: str, megabytes: int, hold: bool) -> None:
     held = bytearray(megabytes * 1_000_000)
     held[::4096] = b"x" * len(held[::4096])
     if hold:
-        time.sleep(60)
+        block()
     keep.append(held)
 
 

@@ -1,6 +1,5 @@
 """Child processes that die, overrun their time, are cancelled or grow: what it costs their job, and nobody else."""
 
-import asyncio
 import os
 import random
 from collections.abc import AsyncIterator
@@ -90,8 +89,8 @@ async def test_first_softly_then_hard(path: str) -> None:
     assert [(job.counts["attempts"], job.history[-1].kind) for job in (soft, asynchronous, stuck, deaf)] == [
         (1, "timeout")
     ] * 4
-    assert "time.sleep(60)" in soft.traceback
-    assert "time.sleep(60)" in deaf.traceback
+    assert "in overrun" in soft.traceback
+    assert "in overrun" in deaf.traceback
 
 
 async def test_no_attempt_begins_beside_the_one_before(path: str) -> None:
@@ -211,5 +210,4 @@ async def test_one_is_replaced_after_so_many_jobs(path: str) -> None:
         pids = [words[1] for words in lines(path)]
         assert pids[0] == pids[1] != pids[2]
         await await_until(lambda: gone(pids[0]))
-    await asyncio.sleep(0)
     assert gone(pids[2])

@@ -8,9 +8,6 @@ import headrace
 # The promise of `from headrace import ...`. A change here is a change for every user: say so in CHANGELOG.md.
 PUBLIC: tuple[str, ...] = (
     "Cancel",
-    "Circuit",
-    "CircuitInfo",
-    "CircuitOpen",
     "ChildError",
     "Circuit",
     "CircuitInfo",

@@ -90,7 +90,7 @@ RULES = {
         "a name from data must not choose what is imported; only the user's --app may",
         calling("importlib.import_module", "import_module", "__import__", "pkgutil.resolve_name"),
         caught=("importlib.import_module(name)", "from importlib import import_module\nimport_module(name)"),
-        except_in=("cli/locate.py",),
+        except_in=("cli/locate.py", "worker/children/finding.py"),  # a child is told by the code of its worker
     ),
     "unheeded error": Rule(
         "an error is answered, or suppressed by name with contextlib.suppress",

@@ -80,7 +80,7 @@ class Apart:
         if self._pool is None:
             from headrace.worker.children.pool import Pool  # noqa: PLC0415 - most workers need no multiprocessing
 
-            self._pool = Pool(self._shared.options, self._shared.tasks)
+            self._pool = Pool(self._shared.options, self._shared.tasks, self._shared.middleware)
         return self._pool
 
     @property

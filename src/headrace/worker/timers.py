@@ -41,10 +41,9 @@ def _expire(work: Work) -> None:
 
 
 def _cancel_again(work: Work) -> None:
-    if work.running is not None and not work.running.done() and work.stop is not None:
-        # a child process is stopped step by step, and its end awaited
-        work.timer = asyncio.get_running_loop().call_later(RECANCEL_S, _cancel_again, work)
-    elif work.running is not None and not work.running.done():
+    if work.running is None or work.running.done():
+        return
+    if work.stop is None:  # a child process is stopped step by step, and its end awaited
         logger.warning("job %s ignores its cancellation", work.job.id, extra=work.describe())
         work.running.cancel()
-        work.timer = asyncio.get_running_loop().call_later(RECANCEL_S, _cancel_again, work)
+    work.timer = asyncio.get_running_loop().call_later(RECANCEL_S, _cancel_again, work)

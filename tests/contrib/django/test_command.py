@@ -28,6 +28,14 @@ def test_it_knows_the_tasks_of_all_apps(shop: Site) -> None:
     assert "ValueError" in shop.manage("headrace", "failed", "list")
 
 
+def test_child_processes_are_set_up_as_django_wants_it(shop: Site) -> None:
+    shop.manage("migrate")
+    shop.manage("headrace", "enqueue", "djangoshop.orders.tasks.apart", "number=7")
+    assert "stopped after 1 job" in shop.manage("headrace", "work", "--burst")
+    said = "from djangoshop.orders.models import Mail; print(list(Mail.objects.values_list('number', 'by')))"
+    assert shop.python(said) == "[(7, 'process')]"
+
+
 def test_help_is_ours_and_names_the_way_it_is_called(shop: Site) -> None:
     for words in (("help", "headrace"), ("headrace", "--help")):
         said = shop.manage(*words)

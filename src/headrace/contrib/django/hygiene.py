@@ -30,6 +30,8 @@ class App(Protocol):
 class FreshConnections(Middleware):
     """The connections of a plain function's thread, and those that a coroutine reaches through `sync_to_async`."""
 
+    before_children = "django:setup"  # tasks import models
+
     def __init__(self, app: App) -> None:
         self._app = app
 

@@ -14,8 +14,15 @@ MAIN, CHILDS_MAIN = "__main__", "__mp_main__"  # what multiprocessing calls the 
 
 
 def module_of(name: str) -> ModuleType:
-    """Imported, if it is not yet. That of the program itself has been run by multiprocessing."""
-    return sys.modules[MAIN] if name == MAIN else importlib.import_module(name)
+    """Of those that the child was started with. That of the program itself has been run by multiprocessing."""
+    if name == MAIN:
+        return sys.modules[MAIN]
+    return importlib.import_module(name)  # named by the worker's own code, when it starts the child
+
+
+def module_name(kind: type) -> str:
+    """Where a class stands, as the worker calls that place."""
+    return MAIN if kind.__module__ == CHILDS_MAIN else kind.__module__
 
 
 def find(module: str, qualname: str, name: str) -> Task[..., Any]:
@@ -24,7 +31,7 @@ def find(module: str, qualname: str, name: str) -> Task[..., Any]:
     Raises:
         LookupError: there is none; the code of child and worker differ.
     """
-    for tasks in _registries(module_of(module), qualname):
+    for tasks in _registries(sys.modules.get(module), qualname):
         task = tasks.get(name)
         if isinstance(task, Task) and task.function.__qualname__ == qualname and _same(task, module):
             return task
@@ -36,11 +43,13 @@ def find(module: str, qualname: str, name: str) -> Task[..., Any]:
 
 def _same(task: Task[..., Any], module: str) -> bool:
     found = task.function.__module__
-    return found == module or (module == MAIN and found == CHILDS_MAIN)
+    return (MAIN if found == CHILDS_MAIN else found) == module
 
 
-def _registries(module: ModuleType, qualname: str) -> Iterator[Mapping[str, Any]]:
+def _registries(module: ModuleType | None, qualname: str) -> Iterator[Mapping[str, Any]]:
     """First that of the task which stands there itself, then those of other tasks and of apps in the module."""
+    if module is None:
+        return
     found: Any = module
     for part in qualname.split("."):
         found = getattr(found, part, None)

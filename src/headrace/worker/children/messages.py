@@ -123,7 +123,7 @@ class Settings(msgspec.Struct, frozen=True):
     worker_pid: int
     modules: tuple[str, ...]  # to import before it is ready: those of the tasks that run in children
     log_level: int
-    set_up: tuple[str, str] | None = None  # module and name of a function to call before anything is imported
+    set_up: tuple[str, ...] = ()  # functions to call before that, as "django:setup"
 
 
 _encoder = msgspec.json.Encoder()

@@ -7,9 +7,10 @@ import atexit
 import logging
 import multiprocessing
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from headrace.middleware import Middleware
 from headrace.worker.children import NoChildError, system
 from headrace.worker.children import messages as say
 from headrace.worker.children.child import Child, ChildLostError
@@ -26,10 +27,10 @@ HURRY_S = 0.3  # how long a run may still take that must end at once: the worker
 class Pool:
     """At most `processes` children."""
 
-    def __init__(self, options: WorkerOptions, tasks: Tasks, set_up: tuple[str, str] | None = None) -> None:
+    def __init__(self, options: WorkerOptions, tasks: Tasks, middleware: Sequence[Middleware]) -> None:
         self._options = options
         self._tasks = tasks
-        self._set_up = set_up
+        self._set_up = tuple(layer.before_children for layer in middleware if layer.before_children)
         self._room = asyncio.Semaphore(options.process_limit)
         self._idle: list[Child] = []
         self._all: set[Child] = set()

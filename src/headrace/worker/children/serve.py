@@ -84,8 +84,8 @@ class Child:
     def _prepare(self) -> bool:
         """Import what the tasks are in, now and not in the time of the first job."""
         try:
-            if self._settings.set_up is not None:
-                module, name = self._settings.set_up
+            for place in self._settings.set_up:
+                module, _, name = place.partition(":")
                 getattr(finding.module_of(module), name)()
             for module in self._settings.modules:
                 finding.module_of(module)
@@ -247,5 +247,5 @@ def _decided(job: say.Job, verdict: Verdict) -> say.Decided:
 def _raised(job: say.Job, task: Task[..., Any] | None, error: BaseException) -> say.Raised:
     rule = () if task is None else task.retry.match(error)
     after_us = retry_after_us(error)
-    classes = tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__[:CLASSES])
+    classes = tuple(f"{finding.module_name(kind)}.{kind.__qualname__}" for kind in type(error).__mro__[:CLASSES])
     return say.Raised(job.number, *describe(error), retry_after_us=after_us, rule=rule, classes=classes)

@@ -27,6 +27,12 @@ def fail(text: str) -> None:
     raise ValueError(text)
 
 
+@app.task(retry=1, run_in="process")
+def apart(number: int) -> None:
+    """In a child process, where models are imported only after Django's set-up."""
+    Mail.objects.create(number=number, by="process")
+
+
 @app.on("OrderCreated")
 def on_order(payload: dict[str, int]) -> None:
     """What follows from an event."""
