@@ -105,6 +105,34 @@ def test_poison_takes_no_bystanders_with_it(both: Crew) -> None:
     assert all(job.counts["crashes"] < 3 for job in jobs)
 
 
+def test_a_task_that_kills_its_workers_is_held_until_newer_code_runs_it(on_sqlite: Crew) -> None:
+    """Three of its jobs are convicted, and the others wait without a death more; other tasks flow."""
+    crew = on_sqlite
+    ids = [crew.tasks.deadly.enqueue(number=number).id for number in range(3)]
+
+    def convicted() -> bool:
+        if not any(worker.running for worker in crew.all):
+            crew.start(version=1)
+        return all(crew.job(id).state == "failed" for id in ids)
+
+    crew.watch(convicted, "three convictions", 90)
+    deaths = sum(not worker.running for worker in crew.all)
+    assert deaths == 1 + 3  # the first time together
+    assert {crew.job(id).reason for id in ids} == {"crashed"}
+    crew.watch(crew.app.holds.look, "the hold")
+    rest = [crew.tasks.deadly.enqueue(number=number).id for number in range(10, 15)]
+    crew.tasks.quick.enqueue(number=1)
+    for id in rest:
+        assert crew.wait_for_state(id, "parked").reason == "held deadly v1"
+    crew.wait_for("done", task="quick")
+    crew.start(version=2)
+    crew.wait_for("done", 5, task="deadly")
+    assert sorted(note["number"] for note in crew.scene.notes("done", task="deadly")) == list(range(10, 15))
+    assert sum(not worker.running for worker in crew.all) == deaths
+    assert any("task deadly is held under version v1: 3 jobs of it killed" in worker.log for worker in crew.all)
+    assert "is tried again under version v2" in crew.all[-1].log
+
+
 def test_a_missing_row_of_a_worker_means_that_it_is_dead(on_sqlite: Crew, sqlite_path: Path) -> None:
     """B013: the dead worker's row is pruned before its job is rescued."""
     worker = on_sqlite.start()

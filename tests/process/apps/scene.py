@@ -43,6 +43,7 @@ class Scene:
             lease=settings.lease,
             heartbeat=settings.heartbeat,
             busy_timeout=settings.busy_timeout,
+            version=f"v{settings.version}",
         )
         self._notes = self.folder / "notes.jsonl"
 

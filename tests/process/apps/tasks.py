@@ -47,6 +47,7 @@ class Tasks:
         self.quick = app.task(name="quick")(self._quick)
         self.kill_worker = app.task(name="kill_worker", keep=KEEP)(self._kill_worker)
         self.poison = app.task(name="poison")(self._poison)
+        self.deadly = app.task(name="deadly", retry=Retry(max_crashes=1))(self._deadly)
         self.raise_one = app.task(name="raise_one", retry=1)(self._raise_one)
         self.raise_one_in_thread = app.task(name="raise_one_in_thread", retry=1)(self._raise_one_in_thread)
         self.swell = app.task(name="swell", keep=KEEP)(self._swell)
@@ -100,6 +101,13 @@ class Tasks:
         self.scene.note("start")
         await await_until(lambda: self.scene.is_open(gate), LONG)
         die()
+
+    async def _deadly(self, number: int) -> None:
+        """SIGKILL, until a newer version of the code is there."""
+        self.scene.note("start")
+        if self.scene.settings.version == 1:
+            die()
+        self.scene.note("done", number=number)
 
     async def _raise_one(self, error: str) -> None:
         self.scene.note("start")
