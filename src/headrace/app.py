@@ -306,7 +306,7 @@ class Headrace(PollApp, EventApp, FailureApp, AlertApp, CircuitApp, HoldApp):
         from headrace.worker.options import parse_queues
 
         if queues is None:
-            queues = sorted({task.queue for task in self._tasks.values()})
+            queues = self.task_queues
         names, weights = parse_queues(queues)
         checked_texts("queues", names)
         return Worker(self, WorkerOptions(queues=names, weights=weights, **options), id=id or worker_id())

@@ -99,6 +99,12 @@ class FailureApp:
         """`version` of the settings: jobs note which code enqueued them."""
         return self.config.version
 
+    @property
+    def task_queues(self) -> list[str]:
+        """The queues of all tasks, sorted. Hooks have none of their own: they run where the job was that has failed."""
+        hooks = self.failure_hooks.names
+        return sorted({task.queue for task in self.tasks.values() if task.name not in hooks})
+
     @cached_property
     def failure_hooks(self) -> FailureHooks:
         """All hooks for failed jobs."""

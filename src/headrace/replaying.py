@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 from msgspec.structs import replace
@@ -39,6 +40,12 @@ def ask(change: Change) -> Inquiry[Standing]:
     (standing,) = yield Amend((change,))
     found: Standing = standing
     return found
+
+
+def _newest(left: dict[str | None, list[str]], count: int) -> tuple[Canary, ...]:
+    """The newest of each queue in turn, so many in all."""
+    rows = zip_longest(*([Canary(id, queue) for id in ids[:count]] for queue, ids in left.items()))
+    return tuple(canary for row in rows for canary in row if canary is not None)[:count]
 
 
 def _absent(id: str) -> RepairError:
@@ -169,8 +176,7 @@ class Driving:
 
     def _try_canaries(self, left: dict[str | None, list[str]]) -> Inquiry[None]:
         if self._run.canaries is None:
-            newest = [Canary(id, queue) for queue, ids in left.items() for id in ids][: self._run.canary]
-            yield from self._step(canaries=tuple(newest))
+            yield from self._step(canaries=_newest(left, self._run.canary))
         canaries = self._run.canaries or ()
         for canary in canaries:
             ids = left.get(canary.queue, [])

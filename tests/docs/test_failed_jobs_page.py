@@ -1,6 +1,5 @@
 """The examples of docs/failed-jobs.md run, and its commands, one after the other, on the shop of the same page."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -8,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from headrace.cli import run
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "failed-jobs.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -24,22 +25,6 @@ SAYS = {
 }
 
 
-def headrace(command: str, folder: Path, code: int = 0) -> str:
-    program, *arguments = shlex.split(command)
-    assert program == "headrace"
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "headrace.cli", *arguments],
-        cwd=folder,
-        env={**os.environ, "HEADRACE_APP": "shop_jobs:app", "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ran.returncode == code, (command, ran.stdout, ran.stderr)
-    return ran.stdout
-
-
 @pytest.mark.parametrize("block", BLOCKS)
 def test_the_examples_run(block: str, tmp_path: Path) -> None:
     (tmp_path / "example.py").write_text(block)
@@ -49,18 +34,31 @@ def test_the_examples_run(block: str, tmp_path: Path) -> None:
     assert ran.stdout.splitlines() == PRINTED.findall(block)
 
 
-def test_the_commands_repair_the_job(tmp_path: Path) -> None:
+def test_the_commands_repair_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "shop_jobs.py").write_text(SHOP)
     subprocess.run([sys.executable, "shop_jobs.py"], cwd=tmp_path, timeout=60, check=True, capture_output=True)
-    worker = subprocess.Popen([sys.executable, "-m", "headrace.cli", "--app", "shop_jobs:app", "work"], cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADRACE_APP", "shop_jobs:app")
+    monkeypatch.delitem(sys.modules, "shop_jobs", raising=False)
+    worker = subprocess.Popen([sys.executable, "-m", "headrace.cli", "work"])
+
+    def headrace(command: str) -> tuple[int, str]:
+        program, *arguments = shlex.split(command)
+        assert program == "headrace"
+        return run(arguments), capsys.readouterr().out
+
     try:
         lines = COMMANDS.splitlines()
         assert len(lines) == 9
         for line in lines:
-            said = headrace(line, tmp_path)
+            code, said = headrace(line)
+            assert code == 0, (line, said)
             for word, text in SAYS.items():
                 assert word not in line.split() or text in said, (line, said)
+        assert headrace("headrace why mail-17")[0] == 4  # it has succeeded, and is gone
     finally:
         worker.terminate()
         worker.wait(30)
-    assert "The store knows no job mail-17." in headrace("headrace why mail-17", tmp_path, 4)  # it has succeeded
+        sys.modules.pop("shop_jobs", None)

@@ -225,6 +225,18 @@ def test_what_cannot_be_meant_is_refused() -> None:
     assert app.tasks["charge"] is charge
 
 
+def test_a_hook_of_the_app_adds_no_queue_to_its_workers() -> None:
+    app = Headrace("memory://")
+
+    @app.task(name="charge", queue="money")
+    def charge() -> None: ...
+
+    @app.on_failed
+    def note(failure: Failure) -> None: ...
+
+    assert app.worker().options.queues == ("money",)
+
+
 def test_a_failure_is_a_plain_record() -> None:
     failure = Failure(id="1", task="t", queue="q", cause="error", reason="X", args={"a": 1})
     assert msgspec.json.decode(msgspec.json.encode(failure), type=Failure) == failure

@@ -16,6 +16,7 @@ from headrace.cli.progress import progress
 from headrace.cli.selecting import Selection, confirm, confirmation, count, selection, show_sample
 from headrace.core.failures import FailedFilter
 from headrace.core.wording import counted
+from headrace.errors import StoreError
 
 if TYPE_CHECKING:
     from headrace.core.replays import ReplayRun
@@ -132,7 +133,7 @@ def _drive(settings: Settings, jobs: Jobs, id: str) -> ExitCode:
     try:
         with progress("replaying") as bar:
             run = jobs.replays.drive(id, progress=told(bar))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, StoreError):
         note(f"replay {id} is interrupted; go on with: headrace failed replay --resume {id}")
         raise
     if settings.json:

@@ -86,7 +86,7 @@ def _hint(app: Headrace, queues: str | None) -> None:
     """A misspelt queue would leave a worker idle for ever; but jobs may be sent to any queue, so it is no error."""
     from headrace.worker.options import parse_queues
 
-    known = sorted({task.queue for task in app.tasks.values()})
+    known = app.task_queues
     for queue in parse_queues(queues or ())[0]:
         if queue not in known:
             logging.getLogger("headrace.worker").warning(

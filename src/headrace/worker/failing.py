@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import msgspec
 
 from headrace.core import endings
@@ -10,6 +12,8 @@ from headrace.core.operations import Outcome
 from headrace.failures import FailureHooks
 from headrace.worker.table import Work
 
+logger = logging.getLogger("headrace.worker")
+
 
 def tell_hooks(hooks: FailureHooks, work: Work, ending: endings.Ending, outcome: Outcome) -> Outcome:
     """The outcome of a job that has failed, with the jobs of the hooks that are to know (B138)."""
@@ -17,6 +21,9 @@ def tell_hooks(hooks: FailureHooks, work: Work, ending: endings.Ending, outcome:
         return outcome
     named = "" if work.envelope is None else work.envelope.task
     task = named if work.task is None else work.task.name
-    told = failure(work.job, work.envelope, task, ending, outcome)
-    jobs = hooks.jobs(work.job, work.envelope, told)
+    try:
+        jobs = hooks.jobs(work.job, work.envelope, failure(work.job, work.envelope, task, ending, outcome))
+    except (TypeError, ValueError, RecursionError):  # it fails all the same: nothing of it can be trusted
+        logger.exception("no hook is told that job %s has failed", work.job.id, extra=work.describe())
+        return outcome
     return msgspec.structs.replace(outcome, then=(*outcome.then, *jobs)) if jobs else outcome

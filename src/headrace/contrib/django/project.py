@@ -91,7 +91,7 @@ class DjangoApp(Headrace):
         if queues is None:
             from headrace.contrib.django.registry import backend_queues  # noqa: PLC0415 - tasks need not be in use
 
-            queues = sorted({*(task.queue for task in self.tasks.values()), *backend_queues()})
+            queues = sorted({*self.task_queues, *backend_queues()})
         return super().worker(queues, id=id, **options)
 
 
