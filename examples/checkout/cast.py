@@ -16,20 +16,23 @@ import httpx2
 from sqlalchemy import select
 
 from headrace import Headrace
+from headrace.circuitlooks import CircuitInfo
 
-from .audit import DeliveryRow, Evidence, FailedJob, OrderRow
 from .customers import Customers
 from .databases import Place
+from .evidence import DeliveryRow, Evidence, FailedJob, OrderRow
 from .processes import Supervised
 from .shop.database import Database
-from .shop.models import Delivery, Invoice, Item, Order, PollEnd
+from .shop.models import Delivery, Invoice, Item, Order, PollEnd, PriceList
 from .world.gateway import Gateway
 from .world.listener import Listener, free_port
 from .world.mail import MailServer
 from .world.merchant import MerchantServer
+from .world.pager import Pager
 
 GRACE = 15.0  # seconds in which every process is to stop by itself
 LAST_UNIT, ANTIQUE = "last-unit", "antique-clock"
+UNFINISHED = ("ready", "running", "scheduled", "parked")
 HURRY = 3000  # four minutes of a schedule are 0.08 s
 STORE_NAME = "checkout"
 THE_APP = "examples.checkout.shop.jobs:app"
@@ -43,6 +46,7 @@ class Cast:
         self.drills.mkdir()
         self.stock_before = stock
         self.mail, self.merchant, self.gateway = MailServer(), MerchantServer(), Gateway()
+        self.pager = Pager()
         self.database = Database(place.database_url)
         outbox = place.database_url if place.store_url else None
         self.store = Headrace(place.store_url or place.database_url, name=STORE_NAME, outbox=outbox)
@@ -52,7 +56,8 @@ class Cast:
         self.customers = Customers(self.shops)
         self._client = httpx2.Client(timeout=5, trust_env=False)
 
-        environment = os.environ | {
+        self.environment = environment = os.environ | {
+            "HEADRACE_APP": THE_APP,
             "CHECKOUT_DATABASE_URL": place.database_url,
             "CHECKOUT_STORE_URL": place.store_url,
             "CHECKOUT_STORE_NAME": STORE_NAME,
@@ -61,6 +66,7 @@ class Cast:
             "CHECKOUT_GATEWAY_SECRET": self.gateway.secret,
             "CHECKOUT_MERCHANTS_URL": self.merchant.url,
             "CHECKOUT_MERCHANTS_SECRET": self.merchant.secret,
+            "CHECKOUT_ALERTS_URL": self.pager.url,
             "CHECKOUT_PATIENCE": "1",
             "CHECKOUT_HURRY": str(HURRY),
             "CHECKOUT_DRILLS": str(self.drills.resolve()),
@@ -83,7 +89,7 @@ class Cast:
     @property
     def world(self) -> list[Listener]:
         """All outside of the shop."""
-        return [self.mail, self.gateway, self.merchant]
+        return [self.mail, self.gateway, self.merchant, self.pager]
 
     @property
     def processes(self) -> list[Supervised]:
@@ -130,9 +136,9 @@ class Cast:
         except httpx2.TransportError:
             return False
 
-    def import_price_list(self, list_id: int) -> str:
+    def import_price_list(self, list_id: int, currency: str = "EUR") -> str:
         """Have the shop import a price list, and return the job's id."""
-        return self._job_of(f"/price-lists/{list_id}/import")
+        return self._job_of(f"/price-lists/{list_id}/import?currency={currency}")
 
     def charge_again(self, order_id: int) -> str:
         """Have the shop charge an order as its clerk would, and return the job's id."""
@@ -160,7 +166,7 @@ class Cast:
     def unfinished(self) -> dict[str, int]:
         """How many jobs have not ended, by state."""
         queues = self.store.jobs.queues()
-        return {state: sum(getattr(queue, state) for queue in queues) for state in ("ready", "running", "scheduled")}
+        return {state: sum(getattr(queue, state) for queue in queues) for state in UNFINISHED}
 
     def waiting_events(self) -> int:
         """How many events, and with Redis also jobs, are committed and not yet carried out."""
@@ -178,6 +184,25 @@ class Cast:
             orders, units = session.query(Order).count(), sum(session.scalars(select(Item.stock)))
         return orders, units, sum(self.unfinished().values()), view.pending + view.parked + view.published
 
+    def circuit(self) -> CircuitInfo:
+        """How the circuit around the mail server stands, as the store knows it."""
+        return self.store.circuits.named("smtp").look()
+
+    def parked_mails(self) -> list[int]:
+        """The mails that wait for the circuit, each as the number of its attempts so far."""
+        return [job.counts["attempts"] for job in self.store.jobs.list("parked", queue="mail", limit=1000).jobs]
+
+    def done(self) -> dict[str, int]:
+        """What has been done by now, beside mails."""
+        with self.database.reading() as session:
+            invoices = session.query(Invoice).count()
+        return {
+            "orders": self.customers.orders,
+            "charges": len(self.gateway.charges),
+            "invoices": invoices,
+            "webhooks": len(self.merchant.webhooks),
+        }
+
     def failed(self) -> list[FailedJob]:
         """The failed jobs."""
         page = self.store.jobs.list("failed")
@@ -191,6 +216,7 @@ class Cast:
             deliveries = [_delivery_row(row) for row in session.scalars(select(Delivery))]
             invoices = [(invoice.order_id, invoice.cents) for invoice in session.scalars(select(Invoice))]
             poll_ends = [(end.trade_no, end.hook) for end in session.scalars(select(PollEnd))]
+            price_lists = [(row.list_id, row.job_id, row.currency) for row in session.scalars(select(PriceList))]
         return Evidence(
             receipts=list(self.customers.receipts),
             orders=orders,
@@ -212,6 +238,8 @@ class Cast:
             waiting_events=self.waiting_events(),
             failed=self.failed(),
             poison=poison,
+            price_lists=price_lists,
+            pages=list(self.pager.pages),
             mishaps=[],
         )
 

@@ -18,17 +18,35 @@ from headrace.errors import StoreError
 from .cast import ANTIQUE, LAST_UNIT, fresh_folder
 from .customers import Purchase, assortment
 from .databases import KINDS, NoServer, place
-from .director import SKUS, Director
-from .shop.price_lists import CORRUPT
+from .director import SKUS
+from .morning import MorningScenes
+from .outage import OutageScenes
 
 KILL_A_RELAY_EVERY = 3.0  # seconds
 
 
-class Marketplace(Director):
+class Marketplace(OutageScenes, MorningScenes):
     """The whole evening. Every scene is a method; `perform` is the script."""
 
     def perform(self) -> None:
         """The script."""
+        self.evening()
+        self.double_click()
+        self.two_buyers_of_the_last_unit()
+        self.merchant_leaves()
+        self.spoilt_price_lists()
+        self.mails_are_out()
+        self.relays_may_live.set()
+        self.all_is_quiet()
+        self.wait_for("both web servers are there", self.cast.shop_is_open, 20)
+        self.killed_before_commit()
+        self.killed_after_commit()
+        self.operator_repairs()
+        self.all_is_quiet()
+        self.wait_for("the last order can be looked at", self.cast.shop_is_open, 20)
+
+    def evening(self) -> None:
+        """Customers come and go, and everything fails once."""
         self.wait_for("the shop opens", self.cast.shop_is_open, 20)
         self.stage.note(f"{self.wanted} orders begin to arrive, {self.per_second:g} a second")
         self.cast.customers.arrive(assortment(self.wanted, SKUS), self.per_second)
@@ -48,16 +66,6 @@ class Marketplace(Director):
         self.after(0.80, self.killed_after_sending)
         self.after(0.90, self.killed_at_booking)
         self.wait_for("all customers have ordered", lambda: not self.cast.customers.busy, 60)
-        self.double_click()
-        self.two_buyers_of_the_last_unit()
-        self.merchant_leaves()
-        self.relays_may_live.set()
-        self.all_is_quiet()
-        self.wait_for("both web servers are there", self.cast.shop_is_open, 20)
-        self.killed_before_commit()
-        self.killed_after_commit()
-        self.all_is_quiet()
-        self.wait_for("the last order can be looked at", self.cast.shop_is_open, 20)
 
     def relays_are_killed_all_the_time(self) -> None:
         """What they have published and not yet marked comes again. It must not come twice."""
@@ -72,14 +80,6 @@ class Marketplace(Director):
                     next(turns).kill()
 
         threading.Thread(target=kill_one_after_the_other, daemon=True).start()
-
-    def mail_outage(self) -> None:
-        """Nothing is mailed for a while, and nothing is lost."""
-        self.stage.note("the mail server goes down; orders go on")
-        self.cast.mail.down()
-        time.sleep(3)
-        self.cast.mail.up()
-        self.stage.note("the mail server is back")
 
     def web_server_is_killed(self) -> None:
         """Wherever it is: who got no answer tries again, at the other one."""
@@ -100,13 +100,6 @@ class Marketplace(Director):
         self.stage.note("worker-1 is killed in the middle of its jobs")
         self.cast.workers[0].kill()
         self.cast.mail.delay = 0.0
-
-    def poison_job(self) -> None:
-        """A job that kills whoever runs it, among many that do no harm."""
-        self.stage.note("a corrupt price list comes in: whoever imports it crashes")
-        self.poison = self.cast.import_price_list(CORRUPT)
-        for list_id in range(3):
-            self.cast.import_price_list(list_id)
 
     def gateway_forgets(self) -> None:
         """Nobody ever learns what became of some charges: their polls time out."""

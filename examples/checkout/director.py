@@ -13,9 +13,10 @@ from pathlib import Path
 from headrace.errors import StoreError
 
 from .audit import audit
-from .cast import ANTIQUE, LAST_UNIT, Cast
+from .cast import ANTIQUE, LAST_UNIT, UNFINISHED, Cast
 from .customers import Purchase
 from .databases import Place
+from .evidence import Evidence
 from .report import Report, figures
 from .stage import Figures, Stage
 
@@ -36,10 +37,11 @@ class Director:
         self.folder = folder
         self.deaths = 0
         self.broken = False  # see CannotGoOn
-        self.known = (dict.fromkeys(("ready", "running", "scheduled"), 0), 0, 0)
+        self.known = (dict.fromkeys(UNFINISHED, 0), 0, 0)
         self.mishaps: list[str] = []
         self.poison = ""
         self.relays_may_live = threading.Event()
+        self.over = threading.Event()
         self.cast = Cast(place, folder, dict.fromkeys(SKUS, orders) | {LAST_UNIT: 1, ANTIQUE: 2}, self.process_died)
         self.stage = Stage(self.figures)
 
@@ -50,10 +52,11 @@ class Director:
                 self.cast.enter()
                 with suppress(CannotGoOn):
                     self.perform()
-                evidence = self.cast.evidence(self.poison)
+                evidence = self.testimony(self.cast.evidence(self.poison))
                 self.stage.note("the curtain falls: every process is asked to stop")
                 self.mishaps += self.cast.leave()
         finally:
+            self.over.set()
             self.relays_may_live.set()
             self.cast.leave()
         findings = audit(replace(evidence, mishaps=self.mishaps))
@@ -69,6 +72,10 @@ class Director:
     def perform(self) -> None:
         """The script."""
         raise NotImplementedError
+
+    def testimony(self, evidence: Evidence) -> Evidence:
+        """What scenes have seen, added to what everyone else has."""
+        return evidence
 
     def all_is_quiet(self) -> None:
         """Every queue and the outbox run empty, in bounded time."""
@@ -147,6 +154,7 @@ class Director:
             "events waiting": str(events),
             "jobs waiting": str(jobs["ready"] + jobs["scheduled"]),
             "running": str(jobs["running"]),
+            "parked": str(jobs["parked"]),
             "failed": str(failed),
             "processes died": str(self.deaths),
         }

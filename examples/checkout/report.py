@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import quantiles
 
-from .audit import Evidence, Finding, repeats
+from .audit import repeats
+from .evidence import Evidence, Finding
 from .stage import Event
 
 

@@ -17,6 +17,21 @@ from examples.checkout.databases import place
 from examples.checkout.director import SKUS, Director
 from examples.checkout.shop.models import Delivery, Item, Order
 
+OUTAGE = (
+    "a mail server that fails opens its circuit",
+    "while it is open nobody calls, but for probes",
+    "mails wait meanwhile, and lose no attempt",
+    "the other queues flow meanwhile",
+    "mails that waited come at a pace",
+)
+MORNING = (
+    "the poison job was quarantined after three deaths, alone",
+    "a canary that fails stops a replay",
+    "every price list was imported once, by the job it came with",
+    "the store knows who corrected what, and why",
+    "the pager rings once for each trouble",
+)
+
 
 class Saboteur(Director):
     """A quiet evening, but for what is planted."""
@@ -117,7 +132,9 @@ def test_what_went_wrong_is_named(tmp_path: Path, need: Callable[[str], None], d
         "the ledger has one invoice per order": money,
         "the statistics count every unit once": f"{SKUS[0]}: 3 sold, 2 counted",
         "every order page says confirmed": f"order {lost}: pending",
-        "the poison job failed, and it alone": "none failed",  # there was none this evening
+        # which this evening had not
+        **dict.fromkeys(OUTAGE, "there was no outage"),
+        **dict.fromkeys(MORNING, "there was no morning"),
     }
     assert not report.ok
     assert director.deaths == 0

@@ -14,6 +14,7 @@ from examples.checkout.world.gateway import Gateway
 from examples.checkout.world.listener import free_port
 from examples.checkout.world.mail import MailServer
 from examples.checkout.world.merchant import MerchantServer
+from examples.checkout.world.pager import Pager
 from headrace.webhooks import new_secret, sign
 
 MESSAGE = "Message-ID: <greeting-1@shop.example>\r\nSubject: hello\r\n\r\nHow do you do?\r\n"
@@ -43,6 +44,24 @@ def test_a_server_that_is_down_refuses_and_comes_back_on_its_port(mail: MailServ
     mail.up()
     send(mail.port)
     assert len(mail.mails) == 1
+
+
+def test_a_busy_server_takes_no_mail_and_counts_who_came(mail: MailServer) -> None:
+    send(mail.port)
+    mail.busy = True
+    with pytest.raises(smtplib.SMTPConnectError, match="too busy"):
+        send(mail.port)
+    assert (len(mail.mails), len(mail.calls)) == (1, 2)
+
+
+def test_the_pager_remembers_what_it_rang_for() -> None:
+    pager = Pager()
+    pager.up()
+    alert = {"rule": "circuit-opened", "subject": "smtp", "state": "firing", "text": "it opened", "at": None}
+    assert httpx2.post(pager.url, json=alert, trust_env=False).is_success
+    pager.down()
+    assert pager.rang_for("circuit-opened")
+    assert not pager.rang_for("failed-growth")
 
 
 def test_going_down_cuts_a_conversation(mail: MailServer) -> None:

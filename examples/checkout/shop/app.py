@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import smtplib
+
 from headrace import Exponential, Fail, Headrace, Retry
+from headrace.observe import CircuitOpened, FailedGrowth, WebhookSink
 
 from .mailing import AddressRefused
 from .notifications import UnknownOrder
@@ -30,3 +33,26 @@ PATIENTLY = Retry(
     backoff=Exponential(base=0.2, factor=2, cap=1.5, jitter="equal"),
     on=[((UnknownOrder, AddressRefused), Fail)],
 )
+
+# The mail server is shared by all mails: when half of the calls fail, nobody calls it for a while. Mails wait, and cost
+# no attempt. Then two try, and when they come back well the others follow at a pace. A minute of `open_for` suits most.
+smtp = app.circuit(
+    "smtp",
+    failure_rate=0.5,
+    window=10,
+    minimum=4,
+    open_for=1.2,
+    probes=2,
+    refill=25,
+    record=(smtplib.SMTPException, OSError),
+    ignore=(UnknownOrder, AddressRefused),
+)
+
+# One message for one trouble, from whichever worker sees it first.
+if settings().alerts_url:
+    app.alerts(
+        rules=[CircuitOpened(), FailedGrowth(count=5, window="10m")],
+        sinks=[WebhookSink(url=settings().alerts_url)],
+        cooldown="1h",
+        every="2s",
+    )

@@ -11,33 +11,35 @@ from dataclasses import dataclass
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from headrace import Retry, current_job
+from headrace import Fail, Retry, current_job
 from headrace.outbox import Event
 
 from . import mailing
-from .app import PATIENTLY, app
+from .app import PATIENTLY, app, smtp
 from .database import database
 from .drills import reach
 from .models import CONFIRMATION, Delivery, Invoice, Item
 from .notifications import notify
 from .payments import charge
-from .price_lists import parse
+from .price_lists import UnknownCurrency, parse
 from .settings import settings
 
 __all__ = ["OrderCreated", "app", "charge", "import_price_list", "send_confirmation"]
 
 
-@app.task(queue="mail", retry=PATIENTLY, timeout=10)
+@app.task(queue="mail", circuit=smtp, retry=PATIENTLY, timeout=10)
 def send_confirmation(order_id: int) -> None:
     """Mail the customer that the order is confirmed."""
     notify(database(), order_id, CONFIRMATION, mailing.send)
 
 
 # No `except` helps against a handler that kills its process. The third time the job is failed, and others live.
-@app.task(queue="imports", retry=Retry(max_crashes=3))
-async def import_price_list(list_id: int) -> None:
+# What an operator has to correct fails at once, and is kept for a day after it has been done.
+@app.task(queue="imports", retry=Retry(max_crashes=3, on=[(UnknownCurrency, Fail)]), keep="1d")
+def import_price_list(list_id: int, currency: str = "EUR") -> None:
     """Read a supplier's prices."""
-    parse(list_id)
+    with database().writing() as session:
+        parse(session, list_id, currency, current_job().id)
 
 
 @dataclass(frozen=True)

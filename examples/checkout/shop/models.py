@@ -102,6 +102,16 @@ class Delivery(Base):
     idempotency_key: Mapped[str] = mapped_column(String(255))
 
 
+class PriceList(Base):
+    """A price list that was imported. Two runs of one job make one row, two jobs would make two."""
+
+    __tablename__ = "price_lists"
+
+    list_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    job_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    currency: Mapped[str] = mapped_column(String(16))
+
+
 class PollEnd(Base):
     """Which hook was called at the end of a poll: written down for the audit alone."""
 

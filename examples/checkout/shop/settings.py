@@ -26,6 +26,7 @@ class Settings:
     merchants_url: str = "http://127.0.0.1:8025/webhooks"  # a merchant's own address is below it
     merchants_secret: str = NO_SECRET
     patience: float = 5.0  # seconds in which the gateway, or a merchant, has to answer
+    alerts_url: str = ""  # where the operator's pager listens
     hurry: float = 1.0  # divides every schedule, see schedules.py
     drills: Path | None = None  # see drills.py; never set in production
 
@@ -53,6 +54,7 @@ class Settings:
             merchants_url=given("MERCHANTS_URL", cls.merchants_url),
             merchants_secret=given("MERCHANTS_SECRET", cls.merchants_secret),
             patience=float(given("PATIENCE", str(cls.patience))),
+            alerts_url=given("ALERTS_URL", cls.alerts_url),
             hurry=float(given("HURRY", str(cls.hurry))),
             drills=Path(drills) if drills else None,
         )

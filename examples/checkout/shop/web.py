@@ -92,9 +92,9 @@ def show_order(order_id: int) -> OrderAnswer | JSONResponse:
 
 
 @web.post("/price-lists/{list_id}/import", status_code=202)
-def import_price_list(list_id: int) -> dict[str, str]:
+def import_price_list(list_id: int, currency: str = "EUR") -> dict[str, str]:
     """Have a supplier's price list read in the background."""
-    return {"job_id": jobs.import_price_list.enqueue(list_id=list_id).id}
+    return {"job_id": jobs.import_price_list.enqueue(list_id=list_id, currency=currency).id}
 
 
 @web.get("/health")

@@ -27,6 +27,8 @@ class MailServer(Listener):
     def __init__(self) -> None:
         super().__init__(partial(_Conversation, self))
         self.mails: list[Mail] = []
+        self.calls: list[float] = []  # time.time of each connection, whatever becomes of it
+        self.busy = False  # answer 421 to whoever comes, and hang up
         self.delay = 0.0  # seconds before it says that a mail is accepted
         self.refused: set[str] = set()  # recipients nobody knows here
         self._lock = threading.Lock()
@@ -47,6 +49,10 @@ class _Conversation(socketserver.StreamRequestHandler):
         super().__init__(*handed_over)  # type: ignore[arg-type]
 
     def handle(self) -> None:
+        self.mail_server.calls.append(time.time())
+        if self.mail_server.busy:
+            self.say("421 mail.example is too busy, come back later")
+            return
         self.say("220 mail.example at your service")
         while line := self.rfile.readline(1000):
             words = line.decode("utf-8", "replace").strip()
