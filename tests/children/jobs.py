@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from headrace import (
     JobInterrupted,
     Middleware,
     Once,
+    Pending,
     Retry,
     RetryIn,
     Snooze,
@@ -127,6 +129,10 @@ async def afail(how: str) -> None:
     fail_because(how)
 
 
+class Patience(Snooze):
+    """A subclass."""
+
+
 @app.task(run_in="process", keep=KEEP)
 def decide(what: str) -> Any:
     match what:
@@ -138,6 +144,10 @@ def decide(what: str) -> Any:
             raise Fail("no use")
         case "cancel":
             return Cancel("not wanted")
+        case "pending":
+            return Pending("not yet")
+        case "own":
+            raise Patience("30s", "a verdict of our own")
         case "class":
             return Snooze
     return asyncio.sleep(0)
@@ -179,6 +189,7 @@ def overrun(path: str, how: str) -> None:
     try:
         match how:
             case "stuck":
+                say(path, "begin", subprocess.Popen(["sleep", "60"]).pid)
                 hold_the_interpreter()
             case "deaf":
                 while True:
@@ -192,7 +203,7 @@ def overrun(path: str, how: str) -> None:
                 return
         block()
     except JobInterrupted as error:
-        say(path, "cleaned up", error.why)
+        say(path, "cleaned up", error.why, current_job().cancel_requested)
         raise
 
 

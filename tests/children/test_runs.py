@@ -91,6 +91,9 @@ async def test_verdicts_are_values() -> None:
     async with working(app, processes=1):
         ids = [(await jobs.decide.aenqueue(what)).id for what in ("snooze", "retry", "fail", "cancel")]
         states = [(await ended(app, id, state)) for id, state in zip(ids, ORDER, strict=True)]
+        assert (await ended(app, (await jobs.decide.aenqueue("own")).id, "scheduled")).reason == "snoozed"
+        pending = await ended(app, (await jobs.decide.aenqueue("pending")).id, "failed")
+        assert "only a task made with @app.poll" in last_words(pending)[2]
         wrong = [(await jobs.decide.aenqueue(what)).id for what in ("class", "coroutine")]
         mistakes = [await ended(app, id, "scheduled") for id in wrong]
     assert [(job.reason, job.counts["snoozes"], job.counts["attempts"]) for job in states] == [

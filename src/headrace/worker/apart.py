@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core import endings
 from headrace.core.errortext import ErrorText
-from headrace.core.verdict import Cancel, Fail, RetryIn, Snooze, Verdict
+from headrace.core.verdict import RetryIn, Snooze, Verdict
 from headrace.errors import ChildError
 from headrace.worker.once import Unkept
 from headrace.worker.shared import Shared
@@ -17,7 +17,7 @@ from headrace.worker.timers import start_timer
 
 if TYPE_CHECKING:
     from headrace.worker.children.child import Child, Run
-    from headrace.worker.children.messages import Answer, Job
+    from headrace.worker.children.messages import Answer, Decided, Job
     from headrace.worker.children.pool import Pool
 
 AT_ONCE = ("shutdown", "lost")  # reasons to stop that leave no time: the worker ends, or the job is another's
@@ -145,9 +145,8 @@ def _value(work: Work, end: Answer | Exception) -> Any:
     raise EndedApart(endings.Crashed(how, work.started_us), ErrorText("ChildLost", how, ""))
 
 
-def _verdict(end: Any) -> Verdict:
-    kinds: dict[str, type[Fail | Cancel]] = {"Fail": Fail, "Cancel": Cancel}
-    if end.verdict in kinds:
-        return kinds[end.verdict](end.why)
-    later: dict[str, type[Snooze | RetryIn]] = {"Snooze": Snooze, "RetryIn": RetryIn}
-    return later[end.verdict](end.delay_us / 1_000_000, end.why)
+def _verdict(end: Decided) -> Verdict:
+    from headrace.worker.children.messages import VERDICTS  # noqa: PLC0415
+
+    kind = VERDICTS[end.verdict]
+    return kind(end.delay_us / 1_000_000, end.why) if kind in (RetryIn, Snooze) else kind(end.why)

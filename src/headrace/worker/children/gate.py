@@ -42,6 +42,10 @@ class Gate:
             cancel() if cancel is not None else self._knock()
         return under_way
 
+    def is_for(self, number: int) -> bool:
+        """Whether the call of that run is under way."""
+        return number == self._number
+
     def _knock(self) -> None:
         if hasattr(signal, "pthread_kill"):
             signal.pthread_kill(self._main, signal.SIGTERM)  # which also ends a system call

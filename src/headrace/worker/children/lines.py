@@ -13,7 +13,7 @@ from headrace.worker.children.messages import Line
 
 
 class Lines(logging.Handler):
-    """In a child. An application that sets up its own logging in the module of its tasks is left alone."""
+    """In a child. Logging that an application sets up itself, in the module of its tasks, takes its place."""
 
     def __init__(self, send: Callable[[msgspec.Struct], None]) -> None:
         super().__init__()

@@ -9,6 +9,8 @@ import struct
 
 import msgspec
 
+from headrace.core.verdict import Cancel, Fail, Pending, RetryIn, Snooze, Verdict
+
 LENGTH = struct.Struct("!I")
 
 
@@ -112,6 +114,7 @@ class Raised(msgspec.Struct, frozen=True, tag="raised", omit_defaults=True):
     classes: tuple[str, ...] = ()
 
 
+VERDICTS: dict[str, type[Verdict]] = {kind.__name__: kind for kind in (RetryIn, Snooze, Fail, Cancel, Pending)}
 Answer = Returned | Decided | Misfit | Raised
 ToChild = Job | Stop
 ToWorker = Ready | Unready | Spent | Where | Line | Answer

@@ -20,7 +20,7 @@ from headrace.context import JobContext, enter
 from headrace.core import codec, once
 from headrace.core.errortext import describe
 from headrace.core.settle import retry_after_us
-from headrace.core.trail import TRACEBACK, clean
+from headrace.core.trail import TEXT, TRACEBACK, clean
 from headrace.core.verdict import Verdict, mistaken
 from headrace.errors import InvalidArguments
 from headrace.middleware import Inside
@@ -53,6 +53,7 @@ class Child:
         self._gate = Gate()
         self._sending = threading.Lock()
         self._busy = False
+        self._context: JobContext | None = None
         self._runner: asyncio.Runner | None = None
 
     def serve(self) -> None:
@@ -133,6 +134,8 @@ class Child:
         del frame
         # first: it may be the last thing that is heard of this process
         self.send(say.Where(stop.number, clean(stack, TRACEBACK, keep_end=True)))
+        if (context := self._context) is not None and self._gate.is_for(stop.number):
+            context.request_cancel()
         self._gate.stop(stop.number, stop.why)
 
     def _leave(self) -> None:
@@ -155,7 +158,7 @@ class Child:
                 arguments = task.arguments.decode(envelope.args)
             except InvalidArguments as error:
                 return say.Misfit(job.number, str(error))
-            context = _context(job, task, envelope, arguments)
+            self._context = context = _context(job, task, envelope, arguments)
             value = contextvars.copy_context().run(self._call, job, task, context, arguments)
         except Verdict as verdict:
             return _decided(job, verdict)
@@ -181,21 +184,17 @@ class Child:
 
         async def run() -> Any:
             enter(context)
-            with self._gate.open(job.number, _canceller(loop, context)):
+            with self._gate.open(job.number, _canceller(loop)):
                 return await inside.acall(context, task.handler, arguments)
 
         return self._runner.run(run())
 
 
-def _canceller(loop: asyncio.AbstractEventLoop, context: JobContext) -> Callable[[], object]:
+def _canceller(loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
     """What cancels the running asyncio task, from another thread."""
     running = asyncio.current_task()
     assert running is not None
-
-    def cancel() -> None:
-        context.request_cancel()
-        running.cancel()
-
+    cancel = running.cancel
     return lambda: loop.call_soon_threadsafe(cancel)
 
 
@@ -239,9 +238,8 @@ def _returned(job: say.Job, value: object) -> say.Returned:
 
 
 def _decided(job: say.Job, verdict: Verdict) -> say.Decided:
-    return say.Decided(
-        job.number, type(verdict).__name__, clean(str(verdict.why), 2_000), getattr(verdict, "delay_us", 0)
-    )
+    kind = next(kind for kind in say.VERDICTS.values() if isinstance(verdict, kind))
+    return say.Decided(job.number, kind.__name__, clean(str(verdict.why), TEXT), getattr(verdict, "delay_us", 0))
 
 
 def _raised(job: say.Job, task: Task[..., Any] | None, error: BaseException) -> say.Raised:
