@@ -21,7 +21,12 @@ from tests.contract.world import World, operations
 from tests.proxy import Proxy
 from tests.waiting import wait_until
 
-ALIKE = ("cancel ", "prune by", "enqueue again")  # shorter ways through what others go through as well
+ALIKE = (
+    "cancel ",
+    "prune by",
+    "enqueue again",
+    "amend a register",
+)  # shorter ways through what others go through as well
 WRITES = [
     name
     for name, operation in operations(reference())
