@@ -42,7 +42,7 @@ def ask(change: Change) -> Inquiry[Standing]:
     return found
 
 
-def _newest(left: dict[str | None, list[str]], count: int) -> tuple[Canary, ...]:
+def newest(left: dict[str | None, list[str]], count: int) -> tuple[Canary, ...]:
     """The newest of each queue in turn, so many in all."""
     rows = zip_longest(*([Canary(id, queue) for id in ids[:count]] for queue, ids in left.items()))
     return tuple(canary for row in rows for canary in row if canary is not None)[:count]
@@ -176,14 +176,21 @@ class Driving:
 
     def _try_canaries(self, left: dict[str | None, list[str]]) -> Inquiry[None]:
         if self._run.canaries is None:
-            yield from self._step(canaries=_newest(left, self._run.canary))
+            yield from self._step(canaries=newest(left, self._run.canary))
         canaries = self._run.canaries or ()
+        waiting: list[Canary] = []
         for canary in canaries:
-            ids = left.get(canary.queue, [])
+            ids, replayed = left.get(canary.queue, []), True
             if canary.id in ids:  # else an earlier driver has replayed it
                 ids.remove(canary.id)
-                yield from self._replay([canary.id], canary.queue)
-        waiting = list(canaries)
+                replayed = bool((yield from self._replay([canary.id], canary.queue)))
+            waiting += [canary] if replayed else []
+        if canaries and not waiting:
+            yield from self._step(phase="stopped", why="no canary could be replayed, so nothing is known")
+            return
+        yield from self._wait_for(waiting)
+
+    def _wait_for(self, waiting: list[Canary]) -> Inquiry[None]:
         while waiting:
             for canary in list(waiting):
                 said = yield from self._verdict(canary)
@@ -204,8 +211,6 @@ class Driving:
             return ""
         if view.state is State.EXPIRED:
             return "expired before a worker came to it"
-        if view.state is State.FAILED and (view.finished_us or 0) <= self._run.started_us:
-            return ""  # it was skipped
         remembered = trail.decode(view.trail)
         if view.state is State.FAILED or remembered.attempts or remembered.crashes:
             last = remembered.history[-1] if remembered.history else None
@@ -233,9 +238,10 @@ class Driving:
             yield Pause(min(left_us / SECOND, CALL_S))
             yield from self._step()
 
-    def _replay(self, ids: Sequence[str], queue: str | None) -> Inquiry[None]:
-        """Only those that failed before the replay was started."""
+    def _replay(self, ids: Sequence[str], queue: str | None) -> Inquiry[int]:
+        """Only those that failed before the replay was started. How many are ready now."""
         answer: ops.Replayed = yield ops.Replay(tuple(ids), queue, self._run.started_us + 1)
         run = self._run
         self._skips |= answer.skipped
         yield from self._step(replayed=run.replayed + len(answer.replayed), skipped=run.skipped + len(answer.skipped))
+        return len(answer.replayed)

@@ -12,7 +12,7 @@ from headrace.core import operations as ops
 from headrace.core.registers import Amend
 from headrace.core.replays import LEASE_US, REGISTERS, StepReplay, TakeReplay, decode
 from headrace.inquiries import Pause
-from headrace.replaying import Driving
+from headrace.replaying import Driving, newest
 from tests.failures.failing import claimed, fail, fail_many, failed, memory, ready, settle
 
 ALL = FailedFilter()
@@ -286,6 +286,23 @@ def test_canaries_are_looked_at_by_whoever_resumes(shop: Headrace) -> None:
     settle(shop, claimed(shop), State.SUCCEEDED)
     done = shop.jobs.replays.drive(run.id)
     assert (done.phase, done.replayed, ready(shop)) == ("done", 3, 2)
+
+
+def test_without_a_canary_nothing_is_known(shop: Headrace) -> None:
+    """Its unique key is another job's by now."""
+    old = fail(shop, lambda: shop.tasks["charge"].enqueue(1))
+    new = shop.tasks["charge"].enqueue(1)
+    run = shop.jobs.replays.start(FailedFilter(task="charge"), canary=3)
+    stopped = shop.jobs.replays.drive(run.id)
+    assert (stopped.phase, stopped.skips) == ("stopped", {old: f"duplicate of {new.id}"})
+    none = shop.jobs.replays.start(FailedFilter(task="nobody"), canary=3)
+    assert shop.jobs.replays.drive(none.id).phase == "done"
+
+
+def test_canaries_are_taken_from_each_queue_in_turn() -> None:
+    left: dict[str | None, list[str]] = {"a": ["1", "2", "3"], "b": ["4"]}
+    assert [canary.id for canary in newest(left, 3)] == ["1", "4", "2"]
+    assert newest({}, 3) == ()
 
 
 def test_a_filter_of_a_newer_version_is_not_guessed_at() -> None:

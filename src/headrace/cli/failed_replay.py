@@ -120,7 +120,8 @@ def _one(
         if settings.json:
             say_json(_fields(run))
         else:
-            say(f"replay {run.id} {'has ended already' if before.ended else 'is cancelled'}: {_words(run)}")
+            ended = "has ended already" if before.ended else "is cancelled"
+            say(printable(f"replay {run.id} {ended}: {_words(run)}"))
         return ExitCode.NO if before.ended else ExitCode.OK
     runs = jobs.replays.list() if status in (None, _EVERY) else [jobs.replays.get(status)]
     _show(settings, runs)
@@ -139,7 +140,7 @@ def _drive(settings: Settings, jobs: Jobs, id: str) -> ExitCode:
     if settings.json:
         say_json(_fields(run))
     else:
-        say(f"replay {run.id} is {run.phase}: {_words(run)}")
+        say(printable(f"replay {run.id} is {run.phase}: {_words(run)}"))
         for job, why in run.skips.items():
             note(f"skipped {job}: {why}")
         if run.skipped > len(run.skips):
@@ -150,7 +151,7 @@ def _drive(settings: Settings, jobs: Jobs, id: str) -> ExitCode:
 def _words(run: ReplayRun) -> str:
     skipped = f", {run.skipped:,} skipped" if run.skipped else ""
     of = f" of {run.total:,}" if run.total is not None and not (run.phase == "done" and not run.skipped) else ""
-    why = f"; {printable(run.why)}" if run.why else ""
+    why = f"; {run.why}" if run.why else ""
     return f"{run.replayed:,}{of} {'job' if run.replayed == 1 and not of else 'jobs'} made ready again{skipped}{why}"
 
 
