@@ -6,6 +6,7 @@ script had done stays. Then nothing may be lost or doubled, and repeating the op
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -26,10 +27,7 @@ from tests.contract.views import check_whole, everything, records
 from tests.contract.world import IDS, KEYS, QUEUES, World, operations
 
 Seen = dict[str, Any]
-
-
-def _names() -> list[str]:
-    return [name for name, _ in operations(reference())]
+Point = tuple[str, int] | None  # before or after a step; None: the operation was carried out, and its reply is lost
 
 
 def reference() -> World:
@@ -39,6 +37,15 @@ def reference() -> World:
 
     clock = VirtualClock()
     return World(Harness(MemoryDriver(MemoryStore(now=clock)).run, clock))
+
+
+@cache
+def before_and_after(name: str) -> tuple[Seen, Seen]:
+    """What can be seen of the memory model's world, and what after one operation."""
+    world = reference()
+    before = see(world.harness)
+    world.harness.run(dict(operations(world))[name])
+    return before, see(world.harness)
 
 
 class Scissors:
@@ -86,13 +93,21 @@ class Scene:
     def __init__(self, name: str, open_store: Callable[[], Any]) -> None:
         self.name = name
         self.open_store = open_store
-        world = reference()
-        self.before = see(world.harness)
-        world.harness.run(dict(operations(world))[name])
-        self.after = see(world.harness)
+        self.before, self.after = before_and_after(name)
+
+    def cuts(self) -> Iterator[tuple[Point, Harness, ops.Operation[Any], Scissors]]:
+        """Every point in turn, each with a fresh world whose operation has just been cut there."""
+        with self.cut(None) as (harness, operation, scissors):
+            steps = scissors.steps
+            yield None, harness, operation, scissors
+        assert steps > 0
+        for number in range(steps):
+            for moment in ("before", "after"):
+                with self.cut((moment, number)) as (harness, operation, scissors):
+                    yield (moment, number), harness, operation, scissors
 
     @contextmanager
-    def cut(self, cut: tuple[str, int] | None) -> Iterator[tuple[Harness, ops.Operation[Any], Scissors]]:
+    def cut(self, cut: Point) -> Iterator[tuple[Harness, ops.Operation[Any], Scissors]]:
         """A fresh world whose operation has just been cut."""
         with self.open_store() as (harness, scissors):
             operation = dict(operations(World(harness)))[self.name]
@@ -108,13 +123,6 @@ class Scene:
             scissors.target = None
             yield harness, operation, scissors
 
-    def points(self) -> list[tuple[str, int] | None]:
-        """None stands for the whole operation."""
-        with self.cut(None) as (_, _, scissors):
-            steps = scissors.steps
-        assert steps > 0
-        return [(moment, number) for number in range(steps) for moment in ("before", "after")] + [None]
-
 
 def see(harness: Harness) -> Seen:
     seen = everything(harness.run, IDS, harness.clock())
@@ -122,10 +130,19 @@ def see(harness: Harness) -> Seen:
     return {**seen, "records": records(harness.run, LOOKS), "registers": shared, "parked": parked}
 
 
-PLACES = [f"{store}-{colour}" for store in STORES for colour in COLOURS if store != "redis_slots" or colour == "sync"]
+WORLD = list(operations(reference()))
+ONE_OF_EACH = {type(operation): name for name, operation in WORLD}.values()
+# The colours share the plans and part in how they carry them out, which one operation of each kind shows.
+CUTS = [
+    (name, f"{store}-{colour}")
+    for name, _ in WORLD
+    for store in STORES
+    for colour in COLOURS
+    if colour == "sync" or (name in ONE_OF_EACH and store != "redis_slots")
+]
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture
 def open_store(request: pytest.FixtureRequest) -> Callable[[], Any]:
     """Opens a fresh store behind scissors, as often as it is called."""
     kind, colour = request.param.split("-")
@@ -141,37 +158,34 @@ def open_store(request: pytest.FixtureRequest) -> Callable[[], Any]:
     return opened
 
 
-@pytest.mark.parametrize("name", _names())
+@pytest.mark.parametrize(("name", "open_store"), CUTS, indirect=["open_store"])
 def test_a_cut_anywhere_loses_nothing(name: str, open_store: Callable[[], Any]) -> None:
     """Whatever was cut, each job stands where it was or where it should be; the repetition ends as if all went well."""
     scene = Scene(name, open_store)
-    for point in scene.points():
-        with scene.cut(point) as (harness, operation, scissors):
-            seen = see(harness)
-            check_whole(seen)
-            check_each_is_before_or_after(seen, scene.before, scene.after)
-            if scissors.features.atomic_across_queues and not goes_in_parts(scissors, operation):
-                assert comparable(seen) in (comparable(scene.before), comparable(scene.after)), point
-            harness.run(operation)
-            assert_same(see(harness), scene.after, point, slots=getattr(scissors, "cluster", False))
+    for point, harness, operation, scissors in scene.cuts():
+        seen = see(harness)
+        check_whole(seen)
+        check_each_is_before_or_after(seen, scene.before, scene.after)
+        if scissors.features.atomic_across_queues and not goes_in_parts(scissors, operation):
+            assert comparable(seen) in (comparable(scene.before), comparable(scene.after)), point
+        harness.run(operation)
+        assert_same(see(harness), scene.after, point, slots=getattr(scissors, "cluster", False))
 
 
 @pytest.mark.parametrize("open_store", [f"{store}-sync" for store in STORES], indirect=True)
-@pytest.mark.parametrize("name", _names())
+@pytest.mark.parametrize("name", [name for name, operation in WORLD if operation.writes])
 def test_a_cut_anywhere_leaves_the_unique_keys_with_the_living(name: str, open_store: Callable[[], Any]) -> None:
-    scene = Scene(name, open_store)
-    for point in scene.points():
-        with scene.cut(point) as (harness, _, _):
-            seen = see(harness)
-            held = keys_held(harness)
-            expected = {(view.queue, view.unique): view.id for view in seen["jobs"].values() if holds(view)}
-            for key in expected.keys() | set(held):
-                assert held.get(key) == expected.get(key), (point, key)
+    for point, harness, _, _ in Scene(name, open_store).cuts():
+        seen = see(harness)
+        held = keys_held(harness)
+        expected = {(view.queue, view.unique): view.id for view in seen["jobs"].values() if holds(view)}
+        for key in expected.keys() | set(held):
+            assert held.get(key) == expected.get(key), (point, key)
 
 
 def test_every_operation_is_cut() -> None:
     """A new operation fails here until it stands in the world's list."""
-    covered = {type(operation) for _, operation in operations(reference())}
+    covered = {type(operation) for _, operation in WORLD}
     modules = [module.__name__ for module in (ops, once_records, registers, parking)]
     ours = {kind for kind in ops.Operation.__subclasses__() if kind.__module__ in modules}
     assert ours == covered  # those of the outbox are cut in tests/outbox

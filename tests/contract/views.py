@@ -11,10 +11,13 @@ Run = Callable[[Any], Any]
 
 
 def everything(run: Run, ids: Iterable[str], now: int) -> dict[str, Any]:
-    """Jobs by id, ids by state (each must stand in one list only), counts of queues, workers and what they hold."""
-    jobs = {id: view for id in ids if (view := run(ops.Get(id))) is not None}
-    lists = {state: sorted(view.id for view in run(ops.List(state)).jobs) for state in State}
-    return {"jobs": jobs, "lists": lists, "queues": run(ops.Queues()), "workers": workers(run, now)}
+    """Jobs by id, ids by state (each must stand in one list only), counts of queues, workers and what they hold.
+
+    Jobs are read from the lists; the rest of `ids` is looked for, since a job that is in none of them is lost.
+    """
+    seen = in_lists(run, now)
+    lost = {id: view for id in ids if id not in seen["jobs"] and (view := run(ops.Get(id))) is not None}
+    return {**seen, "jobs": seen["jobs"] | lost}
 
 
 def records(run: Run, looks: Mapping[str, LookOnce]) -> dict[str, OnceView | None]:
