@@ -21,12 +21,8 @@ from tests.contract.world import World, operations
 from tests.proxy import Proxy
 from tests.waiting import wait_until
 
-ALIKE = (
-    "cancel ",
-    "prune by",
-    "enqueue again",
-    "amend a register",
-)  # shorter ways through what others go through as well
+# shorter ways through what others go through as well
+ALIKE = ("cancel ", "prune by", "enqueue again", "amend a register")
 WRITES = [
     name
     for name, operation in operations(reference())

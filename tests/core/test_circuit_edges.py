@@ -327,6 +327,6 @@ def test_no_body_breaks_a_change(body: bytes, change: Change) -> None:
     changed = change.apply(body, START)
     assert changed.body is not None
     if changed.body != body:
-        assert msgspec.json.decode(changed.body, type=Breaker).generation
+        assert isinstance(msgspec.json.decode(changed.body, type=Breaker), Breaker)
     if isinstance(change, OfferCalls):
         assert 0 <= changed.answer.count <= 2 * CircuitPolicy().burst
