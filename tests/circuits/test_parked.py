@@ -11,6 +11,7 @@ from headrace.core.registers import Amend
 from headrace.core.retry import Retry
 from headrace.errors import StoreUnavailable
 from headrace.worker.parked import Coming
+from tests.circuits.conftest import EVERY
 from tests.circuits.dependency import Broken
 from tests.public.drivers import WatchedDriver
 from tests.waiting import await_until
@@ -68,6 +69,7 @@ async def test_what_another_gate_owns_is_its_own(app: Headrace) -> None:
     assert set(asked) == {"weather rain"}
 
 
+@EVERY
 async def test_a_burst_worker_leaves_jobs_of_an_open_circuit_and_waits_for_those_of_a_closed_one(
     app: Headrace,
 ) -> None:

@@ -10,6 +10,7 @@ from headrace.core.operations import Claim
 from headrace.core.registers import Amend
 from headrace.core.retry import Retry
 from headrace.signals import CircuitChanged, Signal
+from tests.circuits.conftest import EVERY
 from tests.circuits.dependency import Dependency
 from tests.public.drivers import WatchedDriver
 from tests.waiting import await_until
@@ -22,6 +23,7 @@ async def parked(app: Headrace) -> int:
     return sum(queue.parked for queue in await app.ajobs.queues())
 
 
+@EVERY
 async def test_a_circuit_trips_and_its_jobs_wait_without_an_attempt_while_others_run(
     app: Headrace, dependency: Dependency
 ) -> None:

@@ -52,8 +52,9 @@ class Apart:
         """
         pool = self._ready_pool()
         async with pool.child() as child:
-            if work.interruption or self._shared.in_doubt(work):
+            if work.interruption or self._shared.in_doubt(work) or self._shared.gates.ending(work):
                 raise NotBegunError
+            self._shared.gates.begin(work)
             run = child.begin(lambda number: _job(work, number), work.context)
             pool.watch()
             start_timer(work)

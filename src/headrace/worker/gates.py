@@ -205,8 +205,11 @@ class Gates:
         result = one.result(ending, self._shared.monotonic())
         name, generation = one.gate.circuit, one.generation
         if name is not None and generation is not None and (one.is_probe or result != "none"):
-            most = MOST if one.gate.policy is None else max(one.gate.policy.window, one.gate.policy.probes)
-            self._calls.setdefault((name, generation), deque(maxlen=most)).append((one.call, result))
+            calls = self._calls.get((name, generation))
+            if calls is None:
+                most = MOST if one.gate.policy is None else max(one.gate.policy.window, one.gate.policy.probes)
+                calls = self._calls[name, generation] = deque(maxlen=most)
+            calls.append((one.call, result))
             self._note_work(hurry=one.is_probe or result != "ok")
         made = one.was_made(ending)
         if made and not one.is_retry:
