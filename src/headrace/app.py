@@ -10,6 +10,7 @@ from functools import cached_property
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overload
 
+from headrace.alerting import AlertApp
 from headrace.circuits import CircuitApp
 from headrace.config import HEARTBEATS_PER_LEASE, Config
 from headrace.core.durations import seconds
@@ -24,7 +25,6 @@ from headrace.drivers.system import IdMaker, SystemClock
 from headrace.errors import ConfigError
 from headrace.failures import FailureApp
 from headrace.holds import HoldApp
-from headrace.observe.mixin import AlertApp
 from headrace.options import RunIn, checked_texts, refuse_unknown
 from headrace.outbox.mixin import EventApp
 from headrace.polling import PollApp

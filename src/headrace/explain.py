@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.circuitlooks import REASON, look
 from headrace.core import operations as ops
 from headrace.core import settle, trail
+from headrace.core.hold import is_reason
 from headrace.core.moments import aware
 from headrace.core.states import State
 from headrace.core.verdict import Pending
@@ -66,6 +67,11 @@ def _resting(view: ops.JobView, info: JobInfo, now_us: int) -> list[str]:
 
 def _parked(view: ops.JobView, now_us: int) -> Inquiry[list[str]]:
     """What it waits for, by its reason."""
+    if is_reason(view.reason):
+        return [
+            f"It is parked, unharmed, since its task is held: too many of them killed their workers ({view.reason}).",
+            "Workers of another version of the code run it, or `headrace hold release` does; see `headrace hold list`.",
+        ]
     if not view.reason.startswith(REASON):
         return [f"It is parked until what it depends on is available again ({view.reason})."]
     circuit = yield from look(view.reason.removeprefix(REASON), None)

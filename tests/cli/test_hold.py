@@ -5,8 +5,10 @@ import json
 import pytest
 
 from headrace import Headrace
-from headrace.core.hold import Convict, register_of
+from headrace.core import operations as ops
+from headrace.core.hold import Convict, reason_of, register_of
 from headrace.core.registers import Amend
+from headrace.core.states import State
 from headrace.middleware import notice
 from headrace.observe import LogSink, TaskHeld
 from headrace.signals import TaskHeld as Held
@@ -39,6 +41,16 @@ def test_what_is_held_is_listed_and_released(headrace: Command, shop: Headrace) 
     assert headrace("hold", "release", "mail", "--version", "v1").lines == ["released mail, held under version v1"]
     assert headrace("hold", "release", "mail").lines == ["released mail, held under version v2"]
     assert "no task is held" in headrace("hold", "list").err
+
+
+def test_why_says_that_a_task_is_held(headrace: Command, shop: Headrace) -> None:
+    id = shop.tasks["mail"].enqueue(order_id=1).id
+    (job,) = shop.driver.run(ops.Claim("w", 1, ("mail",), 1, 30_000_000)).jobs
+    parked = ops.Outcome(job.id, job.queue, job.token, State.PARKED, reason=reason_of("mail", "v1"))
+    assert shop.driver.run(ops.Settle("w", (parked,))) == [True]
+    told = headrace("why", id)
+    assert "its task is held: too many of them killed their workers (held mail v1)" in told.out
+    assert "`headrace hold release`" in told.out
 
 
 def test_what_is_not_held(headrace: Command, shop: Headrace) -> None:

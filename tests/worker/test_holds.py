@@ -19,6 +19,7 @@ from headrace.testing.clock import VirtualClock
 from headrace.testing.loop import run_virtual
 from headrace.worker import Worker, WorkerOptions
 from tests.waiting import await_until
+from tests.worker.working import work_for
 
 T = TypeVar("T")
 DEADLY = trail.Trail(crashes=3, alone=True)
@@ -96,7 +97,7 @@ class Site:
         worker = Worker(app, WorkerOptions(queues=("default",), grace=0.0), id=f"w{self.workers}", threaded_heart=False)
         run = asyncio.create_task(worker.run())
         await worker.started.wait()
-        await asyncio.sleep(2)
+        await work_for(2)
         assert len(self.ran) == runs + 1
         driver.dead = True
         run.cancel()
@@ -143,10 +144,10 @@ def test_the_rest_of_a_deadly_task_is_parked_and_others_flow() -> None:
         app = site.app("v1")
         ids = await site.murders(app, 3)
         async with site.working(app, concurrency=1):
-            await asyncio.sleep(5)
+            await work_for(5)
             await app.tasks["deadly"].aenqueue_many([{"number": number} for number in range(20)])
             await app.tasks["harmless"].aenqueue_many([{"number": number} for number in range(20)])
-            await asyncio.sleep(5)
+            await work_for(5)
             assert site.numbers() == []
             assert site.numbers("harmless") == list(range(20))
             page = await app.ajobs.list("parked")
@@ -156,7 +157,7 @@ def test_the_rest_of_a_deadly_task_is_parked_and_others_flow() -> None:
             (held,) = await app.holds.alook()
             assert (held.task, held.version, set(held.jobs)) == ("deadly", "v1", set(ids))
             assert (held.tried, held.queues) == (False, ("default",))
-            await asyncio.sleep(600)  # nothing comes back by itself
+            await work_for(600)  # nothing comes back by itself
             assert watch(app).outcomes[State.PARKED, "held deadly v1"] == 20
 
     virtually(main)
@@ -167,11 +168,11 @@ def test_fewer_convictions_or_older_ones_hold_nothing() -> None:
         app = site.app("v1")
         async with site.working(app):
             await site.murders(app, 2)
-            await asyncio.sleep(3700)
+            await work_for(3700)
             await site.murders(app, 2)
-            await asyncio.sleep(5)
+            await work_for(5)
             await app.tasks["deadly"].aenqueue(1)
-            await asyncio.sleep(5)
+            await work_for(5)
         assert site.numbers() == [1]
         assert watch(app).signals == []
 
@@ -191,9 +192,9 @@ def test_it_can_be_switched_off(switched_off: str) -> None:
 
         async with site.working(app):
             await site.murders(app, 5)
-            await asyncio.sleep(5)
+            await work_for(5)
             await app.tasks["deadly"].aenqueue(1)
-            await asyncio.sleep(5)
+            await work_for(5)
         assert site.numbers() == [1]
         assert await app.holds.alook() == []
 
@@ -205,9 +206,9 @@ async def held(site: Site, version: str | None, parked: int = 30) -> Headrace:
     app = site.app(version)
     await site.murders(app, 3)
     async with site.working(app):
-        await asyncio.sleep(3)
+        await work_for(3)
         await app.tasks["deadly"].aenqueue_many([{"number": number} for number in range(parked)])
-        await asyncio.sleep(3)
+        await work_for(3)
     assert await counted(app, State.PARKED) == parked
     return app
 
@@ -217,9 +218,9 @@ def test_another_version_runs_them_at_a_pace() -> None:
         await held(site, "v1", parked=100)
         app = site.app("v2")
         async with site.working(app):
-            await asyncio.sleep(4)
+            await work_for(4)
             assert 10 <= len(site.ran) <= 60  # ten a second
-            await asyncio.sleep(16)
+            await work_for(16)
         assert sorted(site.numbers()) == list(range(100))
         assert watch(app).signals == [TaskFreed("deadly", "v1", "w3")]
         (found,) = await app.holds.alook()
@@ -254,19 +255,19 @@ def test_a_version_that_kills_too_keeps_them_parked() -> None:
         app = site.app("v2")
         await site.murders(app, 3)
         async with site.working(app):
-            await asyncio.sleep(5)
+            await work_for(5)
             assert {one.version for one in await app.holds.alook()} == {"v1", "v2"}
             runs = len(site.ran)
             await app.tasks["deadly"].aenqueue(7)
-            await asyncio.sleep(30)
+            await work_for(30)
             assert len(site.ran) == runs
         back = site.app("v1")  # a rollback helps nobody
         async with site.working(back):
-            await asyncio.sleep(30)
+            await work_for(30)
         assert len(site.ran) == runs
         last = site.app("v3")
         async with site.working(last):
-            await asyncio.sleep(30)
+            await work_for(30)
         assert sorted(site.numbers()) == [0, 7]
 
     virtually(main)
@@ -278,11 +279,11 @@ def test_only_an_operator_frees_what_no_other_version_does(version: str | None, 
         await held(site, version, parked=20)
         app = site.app(other)
         async with site.working(app):
-            await asyncio.sleep(300)
+            await work_for(300)
             assert site.ran == []
             assert await app.holds.afree("deadly", version="v0") == ()
             assert await app.holds.afree("deadly", by="ann") == (version or "",)
-            await asyncio.sleep(20)
+            await work_for(20)
         assert sorted(site.numbers()) == list(range(20))
         assert watch(app).signals == [TaskFreed("deadly", version or "", "ann")]
         assert await app.holds.alook() == []
@@ -300,9 +301,9 @@ def test_whoever_finds_the_bodies_is_not_taken_for_the_murderer() -> None:
             await site.die(old)
         assert site.numbers() == [-1] * 3
         async with site.working(new):
-            await asyncio.sleep(60)
+            await work_for(60)
             await new.tasks["deadly"].aenqueue(1)
-            await asyncio.sleep(10)
+            await work_for(10)
         assert watch(new).outcomes[State.FAILED, "crashed"] == 3
         assert site.numbers() == [-1, -1, -1, 1]
         (found,) = await new.holds.alook()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-import socket
 from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
@@ -35,6 +33,7 @@ from headrace.observe.messages import Alert, Sink
 from headrace.observe.rules import FailedGrowth, Finding, OldestWaiting, Sight
 from headrace.observe.settings import AlertSettings
 from headrace.signals import Signal
+from headrace.standings import this_process
 
 logger = logging.getLogger("headrace.alerts")
 
@@ -70,7 +69,6 @@ class Alerts(Middleware):
             app.new_id,
             [Outlet(sink) for sink in settings.sinks],
             app=app.config.name,
-            by=f"{socket.gethostname()}-{os.getpid()}",
             cooldown_us=settings.cooldown_us,
         )
 
@@ -161,7 +159,7 @@ class Alerts(Middleware):
             text=text,
             facts={},
             at=None,
-            by=f"{socket.gethostname()}-{os.getpid()}",
+            by=this_process(),
         )
         taken = [_tried(sink, alert, say) for sink in self.settings.sinks]
         return all(taken)

@@ -16,6 +16,7 @@ from headrace.errors import StoreError
 from headrace.observe.lines import Line, Seldom
 from headrace.observe.messages import Alert, NotTaken, Sink
 from headrace.observe.rules import Finding
+from headrace.standings import this_process
 
 logger = logging.getLogger("headrace.alerts")
 
@@ -63,14 +64,12 @@ class Desk:
         outlets: Sequence[Outlet],
         *,
         app: str,
-        by: str,
         cooldown_us: int,
     ) -> None:
         self._driver = driver
         self._new_id = new_id
         self._outlets = outlets
         self._app = app
-        self._by = by
         self._cooldown_us = cooldown_us
         self._quiet: dict[tuple[str, str], float] = {}  # until when nobody is to be asked, on time.monotonic
         self._line: Line[Finding] = Line("alerts", ROOM, self._handle)
@@ -137,5 +136,5 @@ class Desk:
             text=finding.text,
             facts=finding.facts,
             at=at,
-            by=self._by,
+            by=this_process(),  # now: it may have been forked
         )
