@@ -105,7 +105,7 @@ def view(task: str = "mail", reason: str = "") -> ops.JobView:
     ("file", "named"),
     [
         ("/srv/releases/2026-11-30/shop/mail.py", "shop.mail.send"),
-        ("/opt/shop/mail.py", "shop.mail.send"),
+        ("/elsewhere/shop/mail.py", "shop.mail.send"),
         ("/srv/releases/17/mail.py", "mail.send"),
         (r"C:\shop\mail.py", "shop.mail.send"),
         ("/srv/shop/mail/__init__.py", "shop.mail.send"),
