@@ -39,7 +39,10 @@ CLASSES = 20  # of an exception that are told
 def serve(connection: socket.socket, settings: bytes) -> None:
     """What multiprocessing calls in a new process."""
     child = Child(connection, say.settings.decode(settings))
-    child.serve()
+    try:
+        child.serve()
+    except Terminated:
+        os._exit(TERMINATED)
 
 
 class Child:
@@ -62,17 +65,14 @@ class Child:
         system.leave_with(settings.worker_pid)
         system.stand_apart()
         system.offer_to_the_system()
-        # not ignored, which programs that handlers start would inherit; a plain SIGTERM goes to all of a service, and
-        # the worker is to finish its jobs first
-        for name in ("SIGINT", "SIGHUP", "SIGTERM"):
-            if hasattr(signal, name):
-                signal.signal(getattr(signal, name), self._gate.on_signal if name == "SIGTERM" else _nothing)
+        self._listen()
         Lines(self.send).install(settings.log_level)
         threading.Thread(target=self._read, name="headrace-child", daemon=True).start()
         if self._prepare():
             self.send(say.Ready())
             while (job := self._jobs.get()) is not None:
                 self._busy = True
+                self._listen()
                 answer = self._answer(job)
                 self._busy = False
                 if self._gate.raised:
@@ -81,6 +81,18 @@ class Child:
                 del job, answer
         if self._runner is not None:
             self._runner.close()
+
+    def _listen(self) -> None:
+        """Before each job: the one before may have left handlers of its own behind.
+
+        Not ignored, which programs that handlers start would inherit. A SIGTERM that goes to all processes of a service
+        does nothing here: the worker is to finish its jobs first.
+        """
+        for name in ("SIGINT", "SIGHUP", "SIGTERM"):
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), self._gate.on_signal if name == "SIGTERM" else _nothing)
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
     def _prepare(self) -> bool:
         """Import what the tasks are in, now and not in the time of the first job."""
