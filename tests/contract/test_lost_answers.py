@@ -10,12 +10,19 @@ from functools import partial
 
 import pytest
 
-from headrace.core.operations import Operation, Prune
+from headrace.core.operations import Operation, Prune, Workers
 from headrace.errors import StoreUnavailable
 from headrace.testing.clock import VirtualClock
 from headrace.testing.conformance import Harness
 from tests.contract.stores import COLOURS, DATABASES, in_colour, open_driver
-from tests.contract.test_crash_points import check_each_is_before_or_after, comparable, goes_in_parts, reference, see
+from tests.contract.test_crash_points import (
+    before_and_after,
+    check_each_is_before_or_after,
+    comparable,
+    goes_in_parts,
+    reference,
+    see,
+)
 from tests.contract.views import check_whole
 from tests.contract.world import World, operations
 from tests.proxy import Proxy
@@ -58,32 +65,31 @@ class Scene:
         self.request = request
         factory: Callable[[str], Proxy] = request.getfixturevalue("proxy_factory")
         self.proxy = factory(request.getfixturevalue(f"{self.kind}_url"))
-        world = reference()
-        self.before = see(world.harness)
-        world.harness.run(dict(operations(world))[self.name])
-        self.after = see(world.harness)
+        self.before, self.after = before_and_after(self.name)
 
     @contextmanager
-    def opened(self) -> Iterator[tuple[Harness, Operation[object]]]:
+    def opened(self) -> Iterator[tuple[Harness, Harness, Operation[object]]]:
+        """The world, seen from here; the same through the proxy, on a connection that has been used; an operation."""
         clock = VirtualClock()
-        driver = open_driver(self.kind, clock, self.request, self.proxy.url)
-        self.store = driver.store
-        with in_colour(driver, self.colour) as run:
-            harness = Harness(run, clock)
-            operation = dict(operations(World(harness)))[self.name]
-            if self.kind == "postgres":
-                driver._mine().bell.close()  # it sends what it has kept: no hint comes between
-            yield harness, operation
+        near = open_driver(self.kind, clock, self.request)
+        self.store = near.store
+        far = type(near)(self.proxy.url, near.store)
+        with in_colour(near, "sync") as run, in_colour(far, self.colour) as run_far:
+            here, there = Harness(run, clock), Harness(run_far, clock)
+            operation = dict(operations(World(here)))[self.name]
+            here.tick_us = there.tick_us = 0
+            assert there.run(Workers()) == here.run(Workers())
+            yield here, there, operation
 
     def play(self, lose: Lose) -> str:
         """What is there when something has been lost: "nothing", "all", "some" where an operation goes in parts.
 
         Or "unharmed": there was nothing to lose.
         """
-        with self.opened() as (harness, operation):
+        with self.opened() as (harness, far, operation):
             lose(self.proxy)
             try:
-                harness.run(operation)
+                far.run(operation)
             except StoreUnavailable:
                 assert not self.proxy.forgive()
             else:  # or a hint was lost, which came after it
@@ -92,11 +98,10 @@ class Scene:
                 return "unharmed"
             seen = see(harness)
             check_whole(seen)
-            harness.run(operation)
+            far.run(operation)
             if isinstance(operation, Prune):
                 # it passes over what others have locked, as the transaction has whose connection was cut, until the
                 # server has heard of that
-                harness.tick_us = 0
                 wait_until(lambda: see(harness) == self.after or not harness.run(operation), 10, "all to be pruned")
             assert see(harness) == self.after
             check_each_is_before_or_after(seen, self.before, self.after)
