@@ -20,7 +20,7 @@ from headrace.core.unique import Unique
 from headrace.definition import define
 from headrace.errors import ConfigError, InvalidArguments, TaskError
 from headrace.following import Hook, check_names, check_options, told_defaults
-from headrace.options import in_words
+from headrace.options import Named, in_words
 from headrace.sending import Producer
 from headrace.task import Encoded, Task
 
@@ -288,6 +288,7 @@ class PollApp:
         unique: Unique | str | Callable[..., str] | None = None,
         keep: Duration | None = None,
         log: Iterable[str] = (),
+        circuit: str | Named | None = None,
     ) -> Callable[[Callable[P, R]], PollTask[P, R]]:
         """Make a function a poll: it asks an upstream once and returns `Pending()`, or a value that is final.
 
@@ -306,8 +307,8 @@ class PollApp:
                 0, and 0.1 for "standard-webhooks".
             retry: for errors; attempts count anew after each answer. By default exponential backoff of at most 30 s
                 without a limit but `give_up_after`; without that one, 20 attempts and at most 1 h.
-            name, aliases, queue, priority, timeout, unique, keep, log: as of `task`. With `unique` no two polls of one
-                key wait or run at the same time; it is free when the poll has ended.
+            name, aliases, queue, priority, timeout, unique, keep, log, circuit: as of `task`. With `unique` no two
+                polls of one key wait or run at the same time; it is free when the poll has ended.
 
         Raises:
             ConfigError: an option is out of range, or nothing would ever end the poll.
@@ -320,7 +321,7 @@ class PollApp:
             "priority": priority,
             "timeout": timeout,
         }
-        options |= {"unique": unique, "keep": keep, "log": log}
+        options |= {"unique": unique, "keep": keep, "log": log, "circuit": circuit}
         policy = polling(every, give_up_after, max_polls, jitter)
 
         def decorate(function: Callable[P, R]) -> PollTask[P, R]:

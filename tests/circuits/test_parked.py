@@ -9,7 +9,7 @@ from headrace.core import operations as ops
 from headrace.core.backoff import Fixed
 from headrace.core.registers import Amend
 from headrace.core.retry import Retry
-from headrace.errors import StoreUnavailable
+from headrace.errors import StoreFull, StoreUnavailable
 from headrace.worker.parked import Coming
 from tests.circuits.conftest import EVERY
 from tests.circuits.dependency import Broken
@@ -127,6 +127,28 @@ async def test_jobs_are_held_while_the_store_cannot_say_how_their_circuit_stands
         await await_until(is_claimed)
     assert await state_of(app, job.id) == "ready"
     assert ran == [1]
+
+
+async def test_a_full_store_is_drained_whatever_the_circuit_would_say(caplog: pytest.LogCaptureFixture) -> None:
+    app = Headrace("memory://")
+    app.driver = driver = WatchedDriver()
+    app.circuit("smtp")
+    ran: list[int] = []
+
+    def trouble(operation: object, when: str) -> None:
+        if isinstance(operation, Amend):
+            raise StoreFull("no room")
+
+    driver.trouble = trouble
+
+    @app.task(circuit="smtp")
+    async def mail() -> None:
+        ran.append(1)
+
+    async with working(app):
+        await mail.aenqueue()
+        await await_until(lambda: ran == [1])
+    assert "circuits cannot be asked, and let in all jobs of a claim: no room" in caplog.text
 
 
 async def test_retries_wait_for_their_budget_without_an_attempt(app: Headrace) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from itertools import pairwise
 
-from headrace import Cancel, Headrace, Middleware, Snooze, State
+from headrace import Cancel, Headrace, Middleware, Pending, Snooze, State
 from headrace.core.backoff import Fixed
 from headrace.core.operations import Claim
 from headrace.core.registers import Amend
@@ -175,6 +175,27 @@ async def test_what_counts(app: Headrace) -> None:
         released.set()
     look = await smtp.alook()
     assert (look.calls, look.failed) == (5, 3 / 5)
+
+
+async def test_an_answer_that_is_not_final_is_an_answer(app: Headrace) -> None:
+    bank = app.circuit("bank", window=10)
+    answers = [Pending(), OSError("503"), "paid"]
+
+    @app.poll(every="0.01s", max_polls=5, circuit=bank, retry=Retry(max_attempts=3, backoff=Fixed(0.01)))
+    async def ask() -> object:
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    await ask.aenqueue()
+    async with working(app):
+
+        async def are_counted() -> bool:
+            return (await bank.alook()).calls == 3
+
+        await await_until(are_counted)
+    assert (await bank.alook()).failed == 1 / 3
 
 
 async def test_a_closed_circuit_is_hardly_asked_about() -> None:

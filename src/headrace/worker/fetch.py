@@ -207,8 +207,10 @@ class Fetcher:
                 # a job that has ended may set off others in the same step: look again once that is stored
                 await self._shared.either(self._settler.drained())
                 return
-            if not (self._shared.options.burst and self._parked.soon):
-                self._nothing_left()
+            if self._shared.options.burst and self._parked.soon:  # parked jobs are on their way back, or may be
+                await self._shared.either(self._parked.looked())
+                return
+            self._nothing_left()
         wait = POLL_S
         if claimed.next_due_us is not None:
             wait = min(wait, max(0.001, (claimed.next_due_us - claimed.now_us) / 1_000_000))

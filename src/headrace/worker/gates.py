@@ -17,7 +17,7 @@ from headrace.circuits import Circuit, CircuitOptions, QueueOptions, check_circu
 from headrace.core import budget, codec, endings, trail
 from headrace.core.circuit import MOST, REGISTERS, AskCircuit, CircuitPolicy, ReportCalls, Result, Transition
 from headrace.core.registers import Amend, Change
-from headrace.errors import UnreadableEnvelope
+from headrace.errors import StoreFull, UnreadableEnvelope
 from headrace.middleware import notice
 from headrace.signals import CircuitChanged
 from headrace.standings import Standings
@@ -133,7 +133,12 @@ class Gates:
         questions = [self._question(name, passes) for name, passes in asking.items()]
         spending = [self._spending(register, retries=len(passes)) for register, passes in retrying.items()]
         sent = self._shared.monotonic()
-        answers = await self._answers(Amend((*questions, *spending)))
+        try:
+            answers = await self._answers(Amend((*questions, *spending)))
+        except StoreFull as error:
+            # a circuit is there to spare a dependency; a store that is full must be drained
+            logger.warning("circuits cannot be asked, and let in all jobs of a claim: %s", error)
+            return
         if not answers:  # the worker ends
             for one in (one for passes in (*asking.values(), *retrying.values()) for one in passes):
                 one.refusal = endings.Released()
@@ -153,6 +158,8 @@ class Gates:
         while not self._shared.stopping:
             try:
                 answers = await self._shared.driver.arun(amend)
+            except StoreFull:
+                raise
             except Exception as error:  # noqa: BLE001 - logged by pause()
                 await self._shared.either(self._backoff.pause(error, "asking circuits"))
             else:

@@ -5,6 +5,7 @@ Whoever parks jobs says for what, by a reason such as "circuit smtp", and has a 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -51,6 +52,7 @@ class ParkedJobs:
         self._policies = policies
         self._backoff = Backoff(shared.rng)
         self.soon = True  # jobs may come back shortly; so it is before the first look
+        self._looked = asyncio.Event()
 
     async def watch(self) -> None:
         """Until cancelled."""
@@ -77,7 +79,13 @@ class ParkedJobs:
                     await self._unpark(found, reason, count)
             wait_s, soon = min(wait_s, coming.again_s), soon or coming.soon
         self.soon = soon
+        self._looked.set()
         return wait_s
+
+    async def looked(self) -> None:
+        """Wait for the next look."""
+        self._looked.clear()
+        await self._looked.wait()
 
     async def _unpark(self, found: Sequence[ParkedFor], reason: str, count: int) -> None:
         queues = tuple(one.queue for one in found if one.reason == reason)
@@ -120,5 +128,6 @@ def _again_s(offer: Offer) -> float:
     if offer.count:
         return PACE_S
     if offer.standing.state == "open":
-        return min(LOOK_S, max(0.01, offer.standing.wait_us / 1_000_000))
+        # a third more, since a pause may be a quarter shorter: it shall be over by then
+        return min(LOOK_S, max(0.01, offer.standing.wait_us / 750_000))
     return 3 * PACE_S if _is_recovering(offer) else LOOK_S
