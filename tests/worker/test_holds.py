@@ -4,22 +4,26 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
 from headrace import ConfigError, Headrace, Middleware, Retry, State
 from headrace.core import operations as ops
 from headrace.core import trail
 from headrace.core.operations import Outcome
+from headrace.core.registers import LookRegisters
 from headrace.drivers.memory import MemoryDriver
 from headrace.signals import Signal, TaskFreed, TaskHeld
 from headrace.stores.memory import MemoryStore, Model
 from headrace.testing.clock import VirtualClock
 from headrace.testing.loop import run_virtual
 from headrace.worker import Worker, WorkerOptions
+from tests.children import jobs
 from tests.waiting import await_until
-from tests.worker.working import work_for
+from tests.worker.working import ended, work_for, working
 
 T = TypeVar("T")
 DEADLY = trail.Trail(crashes=3, alone=True)
@@ -47,6 +51,15 @@ class Mortal(MemoryDriver):
     async def arun(self, operation: Any) -> Any:
         if self.dead:
             await asyncio.Event().wait()
+        return await super().arun(operation)
+
+
+class SlowLooks(MemoryDriver):
+    """Takes its time to say what is held."""
+
+    async def arun(self, operation: Any) -> Any:
+        if isinstance(operation, LookRegisters):
+            await work_for(1)
         return await super().arun(operation)
 
 
@@ -273,6 +286,21 @@ def test_a_version_that_kills_too_keeps_them_parked() -> None:
     virtually(main)
 
 
+def test_a_worker_that_starts_anew_knows_it_before_its_first_claim() -> None:
+    """Else each one that is started in the place of a dead one would die of the next job."""
+
+    async def main(site: Site) -> None:
+        app = await held(site, "v1", parked=1)
+        await app.tasks["deadly"].aenqueue_many([{"number": number} for number in range(5)])
+        app.driver = SlowLooks(MemoryStore(now=site.clock), site.model)
+        async with site.working(app):
+            await work_for(10)
+        assert site.ran == []
+        assert await counted(app, State.PARKED) == 6
+
+    virtually(main)
+
+
 @pytest.mark.parametrize(("version", "other"), [(None, None), ("v1", None), ("v1", "v1")])
 def test_only_an_operator_frees_what_no_other_version_does(version: str | None, other: str | None) -> None:
     async def main(site: Site) -> None:
@@ -311,6 +339,22 @@ def test_whoever_finds_the_bodies_is_not_taken_for_the_murderer() -> None:
         assert watch(new).signals[-1] == TaskHeld("deadly", "v1", 3, f"w{site.workers}")
 
     virtually(main)
+
+
+async def test_child_processes_that_die_have_their_task_held_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the worker lives on, and knows for certain which code it was."""
+    monkeypatch.setattr(jobs.app, "driver", MemoryDriver(MemoryStore()))
+    monkeypatch.setattr(jobs.app, "config", msgspec.structs.replace(jobs.app.config, version="v1", hold_after=2))
+    path = str(tmp_path / "said")
+    async with working(jobs.app, processes=1, concurrency=1):
+        for _ in range(2):
+            job = await ended(jobs.app, (await jobs.die.aenqueue(path, "exit", 99)).id, "failed")
+            assert (job.reason, job.history[-1].message) == ("crashed", "exit code 3")
+        await await_until(jobs.app.holds.alook, what="the hold")
+        job = await ended(jobs.app, (await jobs.die.aenqueue(path, "exit", 99)).id, "parked")
+    assert job.reason == f"held {jobs.die.name} v1"
 
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, "3", True])

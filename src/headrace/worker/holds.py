@@ -130,14 +130,18 @@ class Holds:
         """Report convictions, and look at what is held. Until cancelled."""
         while True:
             await self._report()
-            views = await until_answered(
-                lambda: self._shared.driver.arun(LookRegisters(REGISTERS)), self._backoff, "looking at held tasks"
-            )
-            self.learn([hold for view in views if (hold := decode(view.body)) is not None])
+            await self.look()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S * (0.75 + 0.5 * self._shared.rng.random())):
                     await self._hurry.wait()
             self._hurry.clear()
+
+    async def look(self) -> None:
+        """Learn what is held."""
+        views = await until_answered(
+            lambda: self._shared.driver.arun(LookRegisters(REGISTERS)), self._backoff, "looking at held tasks"
+        )
+        self.learn([hold for view in views if (hold := decode(view.body)) is not None])
 
     async def _report(self) -> None:
         while self._convictions:

@@ -59,7 +59,10 @@ class Worker:
         self.shared = Shared(app, options, id)
         self.shared.gates = self.gates = Gates(self.shared, app.circuits, app.queue_options)
         self.shared.holds = self.holds = Holds(self.shared)
-        policies: dict[str, Policy] = {"circuit": OfCircuits(self.shared, self.gates), "held": OfHolds(self.shared, self.holds)}
+        policies: dict[str, Policy] = {
+            "circuit": OfCircuits(self.shared, self.gates),
+            "held": OfHolds(self.shared, self.holds),
+        }
         self.parked = ParkedJobs(self.shared, policies)
         self._threaded_heart = threaded_heart
         self._told = asyncio.Event()
@@ -124,6 +127,8 @@ class Worker:
         if self.inherited is not None:
             self.heart.inherit(self.inherited)
         await shared.either(self.heart.first_beat(refusing=(StoreMisconfigured, ConfigError)))
+        # before the first claim: it may be what this worker's predecessor has died of
+        await shared.either(self.holds.look())
         background = [
             self._keep(part)
             for part in (
