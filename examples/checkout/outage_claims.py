@@ -10,7 +10,8 @@ from math import inf
 from .evidence import Evidence, Finding, MailOutage, finding
 
 SETTLED = 0.5  # seconds in which all have heard that the circuit is open: the calls before it have ended by then
-ON_THE_WAY = 1  # calls of each worker that may be later: let in before, and held up by a busy machine
+ON_THE_WAY = 3  # calls of each worker that may be later: let in before, and held up by a busy machine
+AFTERWARDS = 2.0  # seconds for which there is still a pace when no mail is parked any more; the circuit gives it five
 STALLED = 1.5  # so much more may come within one second after the machine has stood still
 
 
@@ -92,17 +93,17 @@ def came_at_a_pace(outage: MailOutage) -> tuple[list[str], str]:
     """As many as so much time lets in since the circuit closed; and hence never all in one second."""
     if not outage.drained:
         return ["some waited to the end"], ""
-    start, calls = 0.0, list[float]()
+    start, until, calls = 0.0, outage.drained + AFTERWARDS, list[float]()
     closed = [phase for phase in _phases(outage) if phase.state == "closed" and phase.start >= outage.ended]
     for phase in closed[:1]:
-        start, calls = phase.start, [call for call in phase.calls(outage) if call <= outage.drained]
+        start, calls = phase.start, [call for call in phase.calls(outage) if call <= until]
     rate = outage.refill * 1.1
     early = sum(place > rate * (call - start) + outage.burst for place, call in enumerate(calls))
     most = max((sum(call <= later < call + 1 for later in calls) for call in calls), default=0)
     wrong = [f"{early} came early"] if early else []
     wrong += [f"{most} in one second"] if most > (rate + outage.burst) * STALLED else []
     wrong += [] if calls else ["none came"]
-    return wrong, f"{len(calls)} in {outage.drained - start:.1f} s, at most {most} in a second"
+    return wrong, f"{len(calls)} in {max(calls, default=start) - start:.1f} s, at most {most} in a second"
 
 
 OUTAGE = (circuit_opened, only_probes_called, mails_waited, the_rest_flowed, came_at_a_pace)

@@ -150,7 +150,7 @@ BROKEN = {
     "in the end no job is failed": {"failed": [FailedJob("mail:1", "mail", "SMTPException", 0)]},
     "a mail server that fails opens its circuit": {"outage": replace(OUTAGE, began=102.0, attempts=0)},
     "while it is open nobody calls, but for probes": {
-        "outage": replace(OUTAGE, calls=[*OUTAGE.calls, 101.0, 101.1, 102.5])
+        "outage": replace(OUTAGE, calls=[*OUTAGE.calls, *(101.0 + place / 20 for place in range(8))])
     },
     "mails wait meanwhile, and lose no attempt": {"outage": replace(OUTAGE, attempts=40)},
     "the other queues flow meanwhile": {
@@ -218,11 +218,13 @@ def test_the_audit_names_the_event_that_is_off(deliveries: list[DeliveryRow], fo
         ({"webhooks": [told(1), told(2)._replace(payment="CLOSED")]}, "order 2: CLOSED"),
         ({"webhooks": [told(1), told(2), told(3)]}, "unexpected order-3"),
         # a circuit that each worker has for itself, that gives out too many probes, or none
-        ({"outage": replace(OUTAGE, calls=[*OUTAGE.calls, 101.55, 101.6, 101.65])}, "3 calls besides"),
+        ({"outage": replace(OUTAGE, calls=[*OUTAGE.calls, *(101.55 for _ in range(7))])}, "7 calls besides"),
         ({"outage": replace(OUTAGE, steps=[])}, "it did not open, it did not close again"),
         ({"outage": None}, "there was no outage"),
         ({"outage": replace(OUTAGE, parked=0, attempts=0)}, "none waited"),
         ({"outage": replace(OUTAGE, drained=0.0)}, "some waited to the end"),
+        # nobody parks a mail any more, and all come
+        ({"outage": replace(OUTAGE, calls=[*FAILING, *PROBES, *([104.0] * 30)], drained=103.6)}, "16 came early"),
         # a pace that is kept at first
         (
             {"outage": replace(OUTAGE, calls=[*FAILING, *PROBES, *PACED[:2], *(105.6 for _ in range(38))])},
