@@ -68,6 +68,12 @@ def test_what_does_not_fit_is_refused_in_words(shop: Headrace, headrace: Command
     assert args_of(shop, id) == {"order_id": 1}
 
 
+def test_a_decimal_stays_as_it_is_written(shop: Headrace, headrace: Command, fail: Fail) -> None:
+    (id,) = fail(task="report", day="2030-01-01T00:00:00Z")
+    result = headrace("failed", "edit", id, "--set", "price=1.100000000000000000001")
+    assert (result.code, result.lines[0]) == (0, "+ price = 1.100000000000000000001")
+
+
 def test_the_unique_key_stays_and_that_is_said(headrace: Command, fail: Fail) -> None:
     (id,) = fail(task="report", day="2030-01-01T00:00:00Z")
     result = headrace("failed", "edit", id, "--set", "day=2031-01-01T00:00:00Z")

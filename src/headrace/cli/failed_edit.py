@@ -65,9 +65,8 @@ def edit(
     info = settings.jobs().get(id)
     if info is None:
         raise NotFound(f"there is no job {id}: it has ended and is not kept, was forgotten, or is in another store")
-    changes: dict[str, Any]
     if editor:
-        changes, gone = _in_editor(info), None
+        changes, gone = _in_editor(info)
     else:
         changes, gone = _set(settings.app().tasks.get(info.task), info, pairs), drop
     answer = settings.jobs().edit(id, changes, drop=gone, by=by or operator(), why=why, dry_run=dry_run)
@@ -78,12 +77,15 @@ def edit(
 def _set(task: Task[..., Any] | None, info: JobInfo, pairs: tuple[str, ...]) -> dict[str, Any]:
     if task is None or info.envelope is None:  # it cannot be edited, as will be said
         return {}
-    changes: dict[str, Any] = json.loads(as_object(task, pairs, "--set"))
-    return changes
+    from headrace.core.values import decode_raw_object
+
+    return dict(decode_raw_object(as_object(task, pairs, "--set")))
 
 
-def _in_editor(info: JobInfo) -> dict[str, Any]:
-    before = json.dumps(info.args if isinstance(info.args, dict) else {}, indent=2, ensure_ascii=False)
+def _in_editor(info: JobInfo) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What was changed, and what is gone. What was not touched stays as it is written."""
+    args: dict[str, Any] = info.args if isinstance(info.args, dict) else {}
+    before = json.dumps(args, indent=2, ensure_ascii=False)
     after = click.edit(before, extension=".json")
     try:
         changes = json.loads(before if after is None else after)
@@ -91,7 +93,8 @@ def _in_editor(info: JobInfo) -> dict[str, Any]:
         raise click.UsageError(f"what you have written is no JSON, so nothing was changed: {error}") from None
     if not isinstance(changes, dict):
         raise click.UsageError("what you have written is no JSON object of names and values, so nothing was changed")
-    return changes
+    changed = {name: value for name, value in changes.items() if name not in args or args[name] != value}
+    return changed, tuple(name for name in args if name not in changes)
 
 
 def _tell(settings: Settings, answer: Edited, *, dry_run: bool) -> None:

@@ -103,6 +103,8 @@ class Arguments:
     def amend(self, given: Mapping[str, msgspec.Raw], changes: Mapping[str, Any]) -> bytes:
         """The call `given` with `changes`, checked in the same way. What is not changed stays as it is written.
 
+        A change may be a value, or JSON that is taken as it is written.
+
         Raises:
             InvalidArguments, PayloadTooLarge: as `encode`; also where what is not changed does not fit.
         """
@@ -110,7 +112,10 @@ class Arguments:
             raw = _encoder.encode({**given, **changes})
         except (TypeError, ValueError, RecursionError, OverflowError) as error:
             self._refuse_encoding(changes, error)
-        return self._checked(raw, changes)
+        plain = {
+            name: msgspec.json.decode(value) if type(value) is msgspec.Raw else value for name, value in changes.items()
+        }
+        return self._checked(raw, plain)
 
     def _checked(self, raw: bytes, named: Mapping[str, Any]) -> bytes:
         """`raw`, unless it does not fit; `named` are the values that were encoded just now."""

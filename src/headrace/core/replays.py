@@ -91,6 +91,8 @@ class _ReplayChange(Change, frozen=True, kw_only=True):
     def apply(self, body: bytes | None, now_us: int) -> Changed:
         """One that is there changes unless it has ended."""
         run = decode(body)
+        if run is None and body is not None:  # of a newer version, most likely
+            return Changed(body, Standing(None, now_us), KEEP_US)
         after = self.begun(run, now_us) if run is None or run.ended else self.changed(run, now_us)
         if after is None or after == run:
             return Changed(body, Standing(run, now_us), KEEP_US)
