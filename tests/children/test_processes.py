@@ -30,7 +30,7 @@ class Scene:
         self.app = Headrace(f"sqlite:///{folder / 'jobs.db'}", lease=3, heartbeat=0.2, busy_timeout=1)
         self.environment = {**os.environ, "TESTS_CHILDREN_URL": self.app.config.url}
         self._started: list[subprocess.Popen[bytes]] = []
-        self._log = folder / "log"
+        self.log = folder / "log"
 
     def task(self, task: Task[..., Any]) -> Task[..., Any]:
         """The same task, in this store."""
@@ -38,7 +38,7 @@ class Scene:
 
     def start(self, *command: str) -> "subprocess.Popen[bytes]":
         """In a process group of its own, as a shell starts a program at the terminal."""
-        with self._log.open("ab") as log:
+        with self.log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, *command],
                 env=self.environment,
@@ -55,7 +55,7 @@ class Scene:
 
     def begun(self, times: int = 1) -> list[str]:
         """Wait for so many runs; the last one's words."""
-        wait_until(lambda: self.count() >= times, PATIENCE, f"{times} runs; {self._log.read_text()}")
+        wait_until(lambda: self.count() >= times, PATIENCE, f"{times} runs; {self.log.read_text()}")
         return [words for words in lines(self.path) if words[0] == "begin"][-1]
 
     def count(self) -> int:
@@ -117,6 +117,32 @@ def test_a_handler_enqueues_with_a_connection_of_its_own(scene: Scene) -> None:
     scene.task(jobs.overreach).enqueue(what="enqueue", path=scene.path)
     assert worker.wait(PATIENCE) == 0
     assert [words[0] for words in lines(scene.path)] == ["from"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_worker_that_starts_itself_anew_leaves_no_dead_behind(scene: Scene) -> None:
+    """B115: neither its children nor what multiprocessing starts beside them, however often it does."""
+    worker = scene.work("--max-jobs", "1")
+    task = scene.task(jobs.note)
+    for text in ("one", "two"):
+        task.enqueue(path=scene.path, text=text)
+    wait_until(lambda: len(lines(scene.path)) == 2, PATIENCE)
+    log = scene.log
+    wait_until(lambda: log.read_text().count(" started on ") == 3, PATIENCE)
+    own = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
+    wait_until(lambda: not any(map(gone, own.read_text().split())), what="no zombie")
+    assert worker.poll() is None
+
+
+def test_a_running_job_is_cancelled_from_another_process(scene: Scene) -> None:
+    """B110: the worker hears of it with its next heartbeat; the process has gone when the job is cancelled."""
+    scene.work("--soft-grace", "0.2s")
+    id = scene.task(jobs.wait).enqueue(path=scene.path, stubborn=True).id
+    _, pid, _ = scene.begun()
+    assert scene.app.jobs.cancel(id) == "requested"
+    wait_until(lambda: scene.state(id)[0] == "cancelled", PATIENCE)
+    assert scene.state(id) == ("cancelled", 0, 0)
+    assert gone(pid)
 
 
 SCRIPT = """

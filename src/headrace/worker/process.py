@@ -58,6 +58,8 @@ def _spare_the_collector() -> None:
 async def _serve(make: Callable[[], Worker], close: Close) -> tuple[Exit, Leftovers]:
     worker = make()
     worker.inherited = handover.take(os.environ)
+    if worker.inherited is not None:
+        _wait_for_the_dead()
     on_signals(worker.stop)
     why = await worker.run()
     if not any(worker.leftovers):  # handlers that do not end may be using the connections
@@ -66,6 +68,14 @@ async def _serve(make: Callable[[], Worker], close: Close) -> tuple[Exit, Leftov
         handover.leave(worker.heart.handover(), os.environ)
         why = await _last_signals(worker)
     return why, worker.leftovers
+
+
+def _wait_for_the_dead() -> None:
+    """Processes that the image before this one has started, as multiprocessing does. Nobody else takes notice."""
+    if hasattr(os, "WNOHANG"):
+        with contextlib.suppress(ChildProcessError):  # no more children
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                continue
 
 
 def on_signals(stop: Callable[[], None]) -> None:
