@@ -15,7 +15,7 @@ from headrace.core.states import State
 from headrace.drivers.memory import MemoryDriver
 from headrace.stores.memory import MemoryStore, Model
 from headrace.testing.circuits import OPEN_S, PROBES, draw_stretches
-from headrace.testing.scenario import Scenario
+from headrace.testing.scenario import Move, Scenario
 from headrace.testing.simulator import OpenStore, Report, Simulation
 from headrace.worker.parked import Coming, OfCircuits
 from headrace.worker.passes import Pass
@@ -26,10 +26,15 @@ STORES = ("sqlite", "redis", *DATABASES)
 
 
 def troubled(seed: int) -> Scenario:
-    """The seed's troubles, and forty calls of a service that is down now and then."""
-    drawn = Scenario.drawn(seed)
-    down = draw_stretches(Random(f"{seed} service"), drawn.chaos_s)
-    return msgspec.structs.replace(drawn, jobs=4, calls=40, down=down)
+    """The seed's troubles, forty calls of a service that is down now and then, and an operator who forces a circuit."""
+    drawn, rng = Scenario.drawn(seed), Random(f"{seed} service")
+    down = draw_stretches(rng, drawn.chaos_s)
+    forced = [
+        Move(rng.random() * drawn.chaos_s, rng.choice(("force open", "force closed")), 0, 0.0)
+        for _ in range(rng.choice((0, 0, 0, 1, 3)))
+    ]
+    moves = sorted((*drawn.moves, *forced), key=lambda move: move.at_s)
+    return msgspec.structs.replace(drawn, jobs=4, calls=40, down=down, moves=tuple(moves))
 
 
 def calm(seed: int) -> Scenario:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from headrace.app import Headrace
 from headrace.context import current_job
 from headrace.core.backoff import Exponential
-from headrace.core.circuit import REGISTERS, AskCircuit, ReportCalls, Standing
+from headrace.core.circuit import REGISTERS, AskCircuit, ForceCircuit, ReportCalls, Standing
 from headrace.core.registers import Amend
 from headrace.core.retry import Retry
 from headrace.task import Task
@@ -63,6 +63,11 @@ def draw_stretches(rng: Random, until_s: float) -> tuple[tuple[float, float], ..
     return tuple((start, start + rng.choice((2.0, 10.0, 20.0))) for start in sorted(starts))
 
 
+def force(to: Literal["forced_open", "forced_closed", "closed"]) -> Amend:
+    """What an operator does."""
+    return Amend((ForceCircuit(register=REGISTER, by="operator", to=to, why="as written"),))
+
+
 class CircuitWatch:
     """How the circuit stands in the store at this moment, and whom it has let in, by the answers that it gave."""
 
@@ -77,6 +82,11 @@ class CircuitWatch:
         self._out: dict[str, float] = {}  # probes that have not come back -> when they are given up, at the earliest
         self._ended: dict[int, float] = {}  # generation -> when the next one began
         self._admitted: dict[str, int] = {}  # call -> generation in which the store has let it in
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it lets calls in."""
+        return self.state in ("closed", "forced_closed")
 
     def amended(self, operation: Amend, answers: list[Any], now_s: float) -> None:
         """Changes of registers, which have just taken place."""
@@ -108,12 +118,12 @@ class CircuitWatch:
             self._out = {}
         self.opened += sum(step.after == "open" for step in standing.transitions)
         self.state, self.generation = standing.state, standing.generation
-        if standing.state == "closed":
+        if self.is_closed:
             self._closed = standing.generation
 
     def wrong_call(self, job: str, token: int, now_s: float, late_s: float) -> str:
         """What is wrong with a call that begins now. What was let in may be `late_s` on its way."""
-        if self.state == "closed":
+        if self.is_closed:
             return ""
         let_in = self._admitted.get(f"{job}:{token}", self._closed)  # nobody asks while it is known to be closed
         if let_in == self.generation:

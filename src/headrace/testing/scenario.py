@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.testing.faults import FaultRates
 
-What = Literal["kill", "freeze", "stop", "hurry", "deploy", "jump", "cancel", "replay"]
+What = Literal["kill", "freeze", "stop", "hurry", "deploy", "jump", "cancel", "replay", "force open", "force closed"]
 
 
 class Move(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from headrace.drivers.memory import MemoryDriver
 from headrace.errors import StoreUnavailable
 from headrace.stores.memory import MemoryStore
 from headrace.testing.checkers import Finished, check_all, ended_as
+from headrace.testing.circuits import force
 from headrace.testing.clock import VirtualClock
 from headrace.testing.faults import FaultyDriver, Network
 from headrace.testing.ledger import Ledger, Violation
@@ -178,6 +179,8 @@ class Simulation:
         ) and self.loop.time() < give_up:
             await asyncio.sleep(1)
             self._check_rescues()
+            if self.ledger.circuit.state.startswith("forced") and self.loop.time() >= settled_s:
+                await self._operate(force("closed"))
             if len(self.ledger.violations) >= ENOUGH:
                 break
         await self._stop_all()
@@ -226,6 +229,10 @@ class Simulation:
                 failed = [id for id, entry in self.ledger.jobs.items() if entry.state is State.FAILED]
                 if failed:
                     await self._operate(ops.Replay(tuple(failed)))
+            case "force open":
+                await self._operate(force("forced_open"))
+            case "force closed":
+                await self._operate(force("forced_closed"))
             case _:
                 self.machines[move.number % len(self.machines)].suffer(move)
 
