@@ -14,7 +14,7 @@ from headrace.core.parking import Unpark
 from headrace.core.states import State
 from headrace.drivers.memory import MemoryDriver
 from headrace.stores.memory import MemoryStore, Model
-from headrace.testing.circuits import OPEN_S, PROBES, draw_stretches
+from headrace.testing.circuits import OPEN_S, PROBES, REFILL, draw_stretches
 from headrace.testing.scenario import Move, Scenario
 from headrace.testing.simulator import OpenStore, Report, Simulation
 from headrace.worker.parked import Coming, OfCircuits
@@ -70,13 +70,17 @@ def test_a_circuit_holds_jobs_back_and_strands_none(start: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_after_a_circuit_has_opened_there_are_probes_only(seed: int) -> None:
-    """But for what was under way: no longer than a claim and a report take."""
+    """But for what was under way: no longer than a claim and a report take. And then calls come back at a pace."""
     scenario = calm(seed)
     assert scenario.late_s < 0.3
     report, simulation = played(scenario)
     check(report)
     until_opened = 3 + scenario.workers * scenario.concurrency
     assert 3 <= simulation.ledger.circuit.in_vain <= until_opened + PROBES * (30 / OPEN_S + 1)
+    paced_s = simulation.ledger.circuit.paced_s
+    assert len(paced_s) > 30
+    # one more than the refill of a second may come at once, and one may have been under way
+    assert all(later_s - sooner_s > 1 for sooner_s, later_s in zip(paced_s, paced_s[REFILL + 2 :], strict=False))
     assert report.ended["succeeded"] > 80
 
 

@@ -18,11 +18,14 @@ from headrace.task import Task
 CALL = "call"
 SERVICE = "service"
 REGISTER = REGISTERS + SERVICE
-OPEN_S, PROBES = 3, 2
+OPEN_S, PROBES, REFILL = 3, 2, 5
 
 
 class ServiceDownError(Exception):
     """The service does not answer."""
+
+
+ERRORS = (ServiceDownError, TimeoutError)
 
 
 class Caller(Protocol):
@@ -41,9 +44,7 @@ def define_call(
     app: Headrace, caller: Caller, act: Callable[[list[str]], Awaitable[Any]], timeout_s: float
 ) -> Task[..., Any]:
     """Register the circuit and the task that calls."""
-    app.circuit(
-        SERVICE, window=10, minimum=3, open_for=OPEN_S, probes=PROBES, refill=5, record=(ServiceDownError, TimeoutError)
-    )
+    app.circuit(SERVICE, window=10, minimum=3, open_for=OPEN_S, probes=PROBES, refill=REFILL, record=ERRORS)
 
     async def call(steps: list[str]) -> Any:
         job = current_job()
@@ -78,6 +79,8 @@ class CircuitWatch:
         self.opened = 0  # how often
         self.probes = 0  # calls that began as such
         self.in_vain = 0  # calls while the service was down
+        self.paced_s: list[float] = []  # calls while there was a pace
+        self._slowed = False
         self._closed = 1  # the last generation in which it was closed
         self._out: dict[str, float] = {}  # probes that have not come back -> when they are given up, at the earliest
         self._ended: dict[int, float] = {}  # generation -> when the next one began
@@ -117,13 +120,14 @@ class CircuitWatch:
             self._ended[generation] = now_s
             self._out = {}
         self.opened += sum(step.after == "open" for step in standing.transitions)
-        self.state, self.generation = standing.state, standing.generation
+        self.state, self.generation, self._slowed = standing.state, standing.generation, standing.slowed
         if self.is_closed:
             self._closed = standing.generation
 
     def wrong_call(self, job: str, token: int, now_s: float, late_s: float) -> str:
         """What is wrong with a call that begins now. What was let in may be `late_s` on its way."""
         if self.is_closed:
+            self.paced_s += [now_s] if self._slowed else []
             return ""
         let_in = self._admitted.get(f"{job}:{token}", self._closed)  # nobody asks while it is known to be closed
         if let_in == self.generation:
