@@ -54,7 +54,6 @@ class MorningScenes(Director):
         fingerprint = next((line.split()[0] for line in groups if "UnknownCurrency" in line), "none")
         odd, first = self._newest(found)
         self._headrace(*_edit(first, "currency=EUR"), "--dry-run")
-        self._headrace(*_edit(first, "currency=EUR"))
         self._show("python -m", "examples.checkout.shop.repairs", fingerprint, "--by", OPERATOR)
         tried = ("--canary", str(CANARIES), "--yes", "--by", OPERATOR)
         self._headrace("failed", "replay", "--fingerprint", fingerprint, *tried, code=1)
