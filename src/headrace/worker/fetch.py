@@ -11,6 +11,7 @@ from headrace.core import settle, trail
 from headrace.core.fair import weighted_order
 from headrace.core.operations import Claim, Claimed
 from headrace.core.ports import Wakeup
+from headrace.core.retry import Retry
 from headrace.stores.contract import BATCH
 from headrace.worker.execute import Executor
 from headrace.worker.heartbeat import Heart
@@ -162,9 +163,19 @@ class Fetcher:
         return [work for work in works if not work.ended]
 
     def _is_suspect(self, work: Work) -> bool:
-        """Crashes so often that the next one may convict it. The policy of an unknown task is the default one."""
+        """Crashes so often that the next one may convict it. The policy of an unknown task is the default one.
+
+        A child process runs one job at a time, so its death convicts at once. A job that runs there is a suspect only
+        when more workers than that have died under it, which no child's death explains.
+        """
         remembered = trail.decode(work.job.trail)
-        return remembered.crashes > 0 and settle.is_suspect(remembered, self._shared.retry_of(work))
+        if not remembered.crashes:
+            return False
+        task = self._shared.task_of(work)
+        retry = Retry() if task is None else task.retry
+        if task is not None and task.run_in == "process":
+            return remembered.crashes >= retry.max_crashes
+        return settle.is_suspect(remembered, retry)
 
     async def _run_alone(self, work: Work) -> None:
         """In an otherwise empty worker, so that a crash convicts this job and no bystander (3b.5).

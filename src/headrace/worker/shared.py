@@ -15,6 +15,7 @@ from headrace.core.retry import Retry
 from headrace.errors import UnreadableEnvelope
 from headrace.failures import FailureHooks
 from headrace.middleware import Middleware, checked
+from headrace.task import Task
 from headrace.worker.options import WorkerOptions
 from headrace.worker.steps import Tasks
 from headrace.worker.storetime import StoreTime
@@ -102,13 +103,12 @@ class Shared:
         """Whether the lease of a job may be over, or will be within a heartbeat, as far as this process can tell."""
         return self.monotonic() - work.confirmed_at > self._certain_s
 
-    def retry_of(self, work: Work) -> Retry:
-        """The retry policy of a claimed job, as far as it can be known before it is prepared."""
+    def task_of(self, work: Work) -> Task[..., Any] | None:
+        """The task of a claimed job, as far as it can be known before it is prepared."""
         try:
-            task = self.tasks.get(codec.decode(work.job.body).task)
+            return self.tasks.get(codec.decode(work.job.body).task)
         except UnreadableEnvelope:
-            task = None
-        return task.retry if task else Retry()
+            return None
 
     def policy(self, work: Work) -> settle.Policy:
         """What bounds the retries of this job."""
