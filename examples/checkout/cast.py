@@ -56,7 +56,24 @@ class Cast:
         self.customers = Customers(self.shops)
         self._client = httpx2.Client(timeout=5, trust_env=False)
 
-        self.environment = environment = os.environ | {
+        self.environment = self._environment_of(place)
+
+        def supervised(name: str, *command: str) -> Supervised:
+            return Supervised(name, [sys.executable, "-m", *command], self.environment, folder / f"{name}.log", died)
+
+        serving = ("uvicorn", "examples.checkout.shop.web:web", "--port")
+        self.webs = [supervised(f"web-{number}", *serving, str(port)) for number, port in enumerate(ports, 1)]
+        working = ("headrace.cli", "work", "--app", THE_APP, "--queues", "imports,mail,payments,webhooks,books")
+        relaying = ("headrace.cli", "outbox", "relay", "--app", THE_APP)
+        self.workers = [
+            supervised(f"worker-{number}", *working, "--concurrency", "12", "--grace", "5") for number in (1, 2)
+        ]
+        # A relay that is killed keeps what it had claimed for one lease: two seconds, for a short demo.
+        self.relays = [supervised(f"relay-{number}", *relaying, "--lease", "2s") for number in (1, 2)]
+
+    def _environment_of(self, place: Place) -> dict[str, str]:
+        """Where everything is, for the processes of the shop."""
+        return os.environ | {
             "HEADRACE_APP": THE_APP,
             "CHECKOUT_DATABASE_URL": place.database_url,
             "CHECKOUT_STORE_URL": place.store_url,
@@ -72,19 +89,6 @@ class Cast:
             "CHECKOUT_DRILLS": str(self.drills.resolve()),
             "NO_PROXY": "127.0.0.1",
         }
-
-        def supervised(name: str, *command: str) -> Supervised:
-            return Supervised(name, [sys.executable, "-m", *command], environment, folder / f"{name}.log", died)
-
-        serving = ("uvicorn", "examples.checkout.shop.web:web", "--port")
-        self.webs = [supervised(f"web-{number}", *serving, str(port)) for number, port in enumerate(ports, 1)]
-        working = ("headrace.cli", "work", "--app", THE_APP, "--queues", "imports,mail,payments,webhooks,books")
-        relaying = ("headrace.cli", "outbox", "relay", "--app", THE_APP)
-        self.workers = [
-            supervised(f"worker-{number}", *working, "--concurrency", "12", "--grace", "5") for number in (1, 2)
-        ]
-        # A relay that is killed keeps what it had claimed for one lease: two seconds, for a short demo.
-        self.relays = [supervised(f"relay-{number}", *relaying, "--lease", "2s") for number in (1, 2)]
 
     @property
     def world(self) -> list[Listener]:
