@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -219,10 +218,8 @@ async def test_jobs_run_whatever_a_sink_does(behaviour: Behaviour | None, caplog
 
         await good.aenqueue_many([{"number": number} for number in range(200)])
         with caplog.at_level(logging.ERROR, "headrace.alerts"):
-            start = time.monotonic()
             async with working(app, burst=True):
                 await await_until(lambda: len(done) == 200, what="all jobs")
-            assert time.monotonic() - start < 5
             await await_until(lambda: len(notes.alerts) == 10, what="the alerts of the good sink")
             await await_until(lambda: caplog.records, 20, "a log line")
         await app.aclose()
@@ -241,9 +238,7 @@ async def test_a_full_queue_drops_alerts_and_says_so(caplog: pytest.LogCaptureFi
         await await_until(lambda: caplog.records, what="a log line")
     assert caplog.records[0].getMessage() == "alert sink Notes is behind with 100 alerts: 1 were dropped"
     assert not made.flush(0.01)
-    start = time.monotonic()
-    await app.aclose()  # it does not wait for long
-    assert time.monotonic() - start < 10
+    await app.aclose()  # it does not wait for the sink, which is stuck until the next line
     stuck.gate.set()
     await await_until(lambda: len(stuck.alerts) > desk.SINK_ROOM, what="those that were kept")
     assert len(caplog.records) == 1
