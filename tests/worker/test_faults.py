@@ -167,7 +167,7 @@ def test_failures_do_not_fill_the_store() -> None:
     """B025: 3,000 more failures than are kept are gone within two rounds, the oldest first, and their keys are free."""
 
     async def main(app: Headrace) -> tuple[list[int], list[bool]]:
-        app.config = msgspec.structs.replace(app.config, keep_failed_most=1000)
+        app.config = msgspec.structs.replace(app.config, keep_failed_most=100)
 
         @app.task(retry=1, unique="n{number}")
         async def fail(number: int) -> None:
@@ -175,8 +175,8 @@ def test_failures_do_not_fill_the_store() -> None:
 
         failed: list[int] = []
         async with working_virtually(app, concurrency=1) as worker:
-            await fail.aenqueue_many([{"number": number} for number in range(4000)])
-            await await_until(lambda: worker.executor.finished == 4000, 60)
+            await fail.aenqueue_many([{"number": number} for number in range(3100)])
+            await await_until(lambda: worker.executor.finished == 3100, 60)
             loop = asyncio.get_running_loop()
             until = loop.time() + 2.5 * upkeep.PRUNE_S
             await await_until(lambda: loop.time() > until, 1000)
@@ -186,11 +186,11 @@ def test_failures_do_not_fill_the_store() -> None:
             if page.next is None:
                 break
             page = await app.ajobs.list(limit=1000, cursor=page.next)
-        again = await fail.aenqueue_many([{"number": number} for number in (0, 1, 3999)])
+        again = await fail.aenqueue_many([{"number": number} for number in (0, 1, 3099)])
         return failed, [job.duplicate for job in again]
 
     failed, duplicates = virtually(main)
-    assert sorted(failed) == list(range(3000, 4000))
+    assert sorted(failed) == list(range(3000, 3100))
     assert duplicates == [False] * 3
 
 

@@ -113,21 +113,18 @@ class Changes:
     def _claim(self, op: ops.Claim, now: int) -> ops.Claimed:
         worker = self._seen(op.worker, now + op.lease_us)
         self._promote_due(set(op.queues), now)
+        ready, jobs = self._ready(op.queues), list[Job]()
         if op.number == worker.last_claim:
             jobs = [job for job in self._held_by(op.worker) if job.claim == op.number]
-        elif op.number < worker.last_claim:
-            jobs = []
-        else:
+        elif op.number > worker.last_claim:
             worker.last_claim = op.number
-            jobs = self._ready(op.queues)[: op.limit]
+            jobs, ready = ready[: op.limit], ready[op.limit :]
             for job in jobs:
                 self._take(job, op, now)
         scheduled = [
             job.due_us for job in self.jobs.values() if job.state == State.SCHEDULED and job.new.queue in op.queues
         ]
-        return ops.Claimed(
-            now, [self._claimed(job) for job in jobs], bool(self._ready(op.queues)), min(scheduled, default=None)
-        )
+        return ops.Claimed(now, [self._claimed(job) for job in jobs], bool(ready), min(scheduled, default=None))
 
     def _ready(self, queues: tuple[str, ...]) -> list[Job]:
         ready = [job for job in self.jobs.values() if job.state == State.READY and job.new.queue in queues]
