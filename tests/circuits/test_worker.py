@@ -141,6 +141,58 @@ async def test_jobs_that_were_claimed_ahead_do_not_start_once_it_is_open(app: He
     assert not [job for job in (await app.ajobs.list("parked", limit=300)).jobs if any(job.counts.values())]
 
 
+async def test_a_circuit_that_opens_is_heard_of_while_jobs_wait_for_a_thread(app: Headrace) -> None:
+    smtp = app.circuit("smtp")
+    begun: list[int] = []
+    released = threading.Event()
+
+    @app.task(circuit=smtp)
+    def mail(number: int) -> None:
+        begun.append(number)
+        released.wait(20)
+
+    for number in range(4):
+        await mail.aenqueue(number)
+    # all slots are taken, so that no claim brings news, and nothing has ended or is parked
+    async with working(app, concurrency=4, threads=1) as worker:
+        await await_until(lambda: worker.executor.running == 4 and begun == [0])
+        await smtp.aforce_open("the others have seen it fail")
+
+        def is_known() -> bool:
+            known = worker.gates.standings.get("smtp")
+            return known is not None and known.standing.state == "forced_open"
+
+        await await_until(is_known)
+        released.set()
+
+        async def are_parked() -> bool:
+            return await parked(app) == 3
+
+        await await_until(are_parked)
+    assert begun == [0]
+
+
+async def test_nobody_asks_about_a_circuit_whose_jobs_have_begun() -> None:
+    app = Headrace("memory://")
+    app.driver = driver = WatchedDriver()
+    app.circuit("smtp")
+
+    @app.task(circuit="smtp")
+    async def mail(number: int) -> None:
+        await work_for(60)
+
+    await mail.aenqueue(1)
+    async with working(app):
+
+        async def is_quiet() -> bool:
+            driver.seen.clear()
+            await work_for(0.5)
+            return not any(isinstance(operation, Amend) for operation in driver.seen)
+
+        await await_until(is_quiet)
+    assert driver.seen
+
+
 async def test_what_counts(app: Headrace) -> None:
     smtp = app.circuit("smtp", window=50, minimum=50, record=(OSError, TimeoutError), ignore=FileNotFoundError)
     raising = {

@@ -13,6 +13,8 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from headrace.circuits import Circuit, CircuitOptions, QueueOptions, check_circuits
 from headrace.core import budget, codec, endings, trail
 from headrace.core.circuit import MOST, REGISTERS, AskCircuit, CircuitPolicy, ReportCalls, Result, Transition
@@ -20,7 +22,7 @@ from headrace.core.registers import Amend, Change
 from headrace.errors import StoreFull, UnreadableEnvelope
 from headrace.middleware import notice
 from headrace.signals import CircuitChanged
-from headrace.standings import Standings
+from headrace.standings import CLOSED_S, Standings
 from headrace.task import Task
 from headrace.worker.passes import Gate, Pass
 from headrace.worker.retrying import Backoff, until_answered
@@ -44,6 +46,7 @@ class Gates:
         self._queues = queues
         self._gates: dict[tuple[str, str], Gate | None] = {}
         self._backoff = Backoff(shared.rng)
+        self._passed = asyncio.Event()  # jobs with a circuit, some of which may not have begun yet
         self.standings = Standings(shared.monotonic, self._changed)
         # -- what is to be reported
         self._calls: dict[tuple[str, int], deque[tuple[str, Result]]] = {}
@@ -65,6 +68,7 @@ class Gates:
         asking, retrying = self._open_questions(passes)
         if asking or retrying:
             await self._ask(asking, retrying)
+        self._passed.set()
 
     def ending(self, work: Work) -> endings.Ending | None:
         """How a job ends without being run. None: it may start, as far as is known at this moment."""
@@ -201,6 +205,36 @@ class Gates:
         self._requests += 1
         return f"{self._prefix}{self._requests:x}"
 
+    # -- while jobs wait for a slot, a thread or a child process
+
+    async def keep_known(self) -> None:
+        """Hear again and again how the circuits stand of jobs that have not begun yet. Until cancelled.
+
+        Else the answer to the claim would hold for as long as they wait, while the calls of others have opened one.
+        """
+        while True:
+            await self._passed.wait()
+            self._passed.clear()
+            await asyncio.sleep(CLOSED_S)
+            waiting = self._waiting()
+            if waiting:
+                self._passed.set()
+                await self._look(waiting)
+
+    def _waiting(self) -> dict[str, list[Pass]]:
+        """Those that may begin as far as is known, by circuit. A probe that waits is kept by `keep_probes`."""
+        found: dict[str, list[Pass]] = {}
+        for work in self._shared.table.works():
+            one = work.gate
+            if one is not None and one.may_begin and not work.ended:
+                found.setdefault(str(one.gate.circuit), []).append(one)
+        return found
+
+    async def _look(self, waiting: Mapping[str, Sequence[Pass]]) -> None:
+        # without calls, a question admits nobody, and takes no part of a pace
+        amend = Amend(tuple(replace(self._question(name, passes), calls=()) for name, passes in waiting.items()))
+        await self._learn(amend, list(waiting), "looking at circuits")
+
     # -- after it has run
 
     def note(self, work: Work, ending: endings.Ending) -> None:
@@ -307,9 +341,12 @@ class Gates:
 
     async def _extend(self, asking: dict[str, list[Pass]]) -> None:
         amend = Amend(tuple(self._question(name, passes) for name, passes in asking.items()))
+        await self._learn(amend, list(asking), "extending permits")
+
+    async def _learn(self, questions: Amend, names: Sequence[str], doing: str) -> None:
         sent, backoff = self._shared.monotonic(), Backoff(self._shared.rng)
-        answers = await until_answered(lambda: self._shared.driver.arun(amend), backoff, "extending permits")
-        for name, admission in zip(asking, answers, strict=True):
+        answers = await until_answered(lambda: self._shared.driver.arun(questions), backoff, doing)
+        for name, admission in zip(names, answers, strict=True):
             self.standings.learn(name, admission.standing, sent)
 
     def _is_probing(self, one: Pass) -> bool:

@@ -48,6 +48,11 @@ class Pass:
         self.begun_at: float | None = None  # seconds of the monotonic clock
         self.noted = False
 
+    @property
+    def may_begin(self) -> bool:
+        """Whether its circuit has let it in, and it waits for something else."""
+        return self.generation is not None and self.refusal is None and self.begun_at is None
+
     def let_in(self, standing: Standing) -> None:
         """By its circuit, as that stands."""
         self.generation = standing.generation

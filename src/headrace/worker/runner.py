@@ -132,7 +132,8 @@ class Worker:
         background = [
             self._keep(part)
             for part in (
-                *(self.settler.run, self.gates.report, self.gates.keep_probes, self.parked.watch, self.holds.watch),
+                *(self.settler.run, self.gates.report, self.gates.keep_probes, self.gates.keep_known),
+                *(self.parked.watch, self.holds.watch),
                 *(upkeep.rescue, upkeep.prune, upkeep.unhoard, limits.watch),
             )
         ]

@@ -63,10 +63,15 @@ class Runs:
 
     async def _run_async(self, work: Work) -> None:
         assert work.task is not None
+        function = work.task.handler
+
+        def call() -> Awaitable[Any]:
+            self._shared.gates.begin(work)
+            return self._inside.acall(work.context, function, work.kwargs)
+
         start_timer(work)
         try:
-            function = work.task.handler
-            ending = await self._outcome_of(work, lambda: self._inside.acall(work.context, function, work.kwargs))
+            ending = await self._outcome_of(work, call)
         finally:
             stop_timer(work)
         await self._finish(work, ending)
@@ -76,7 +81,6 @@ class Runs:
         if (ending := interrupted(work)) is not None:
             return ending  # between its dispatch and this first step
         work.started_us = self._shared.store_time.now_us()
-        self._shared.gates.begin(work)
         try:
             enter(work.context)
             value = await self._with_middleware(work, call)
