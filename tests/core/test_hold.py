@@ -97,7 +97,8 @@ def test_a_job_counts_for_the_version_that_it_ran_under() -> None:
         assert register.amend(NoteRun(register="r", task="t", version="1", job=job)) is True
     assert [register.convict(job, "2").version for job in ("a", "b", "c")] == ["1"] * 3
     assert register.held() == ["1"]
-    assert register.amend(NoteRun(register="r", task="t", version="1", job="d")) is False  # it is held, and does not run
+    # it is held, and does not run
+    assert register.amend(NoteRun(register="r", task="t", version="1", job="d")) is False
     register.amend(NoteRun(register="r", task="t", version="2", job="a"))
     assert register.convict("a", "3") == Convicted("2", 1, held=False, new=False)
     ran = Convict(register="r", task="t", version="3", job="a", after=3, ran=True)
