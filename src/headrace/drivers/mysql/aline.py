@@ -48,7 +48,7 @@ class AsyncLine:
             # the library times the connect alone: one that is accepted and never greeted would last for ever
             async with asyncio.timeout(address.connect_timeout):
                 await raw.connect()
-        except (errors.MySQLError, OSError) as error:
+        except (errors.MySQLError, OSError, RuntimeError) as error:
             line.drop()
             raise translate(error, errors, address) from error
         except BaseException:
@@ -104,7 +104,7 @@ class AsyncLine:
             rows = await cursor.fetchall()
             while await cursor.nextset():
                 rows = await cursor.fetchall()
-        except (errors.MySQLError, OSError) as error:
+        except (errors.MySQLError, OSError, RuntimeError) as error:
             self.usable = not is_lost(error)
             raise translate(error, errors, self._address) from error
         self.usable = True
@@ -135,7 +135,7 @@ class AsyncLine:
         if self._loop.time() - self._used_at > PING_AFTER_S:
             try:
                 await self._raw.ping(reconnect=False)
-            except (errors.MySQLError, OSError):
+            except (errors.MySQLError, OSError, RuntimeError):
                 return False
         return True
 

@@ -15,6 +15,8 @@ LOST = {
     *(1040, 1042, 1043, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1226, 1317),
     *(1927, 1969, 2002, 2003, 2006, 2012, 2013, 2014, 2027, 2055, 3024, 3159, 4031),
 }
+# RuntimeErrors of asyncmy and uvloop about a connection that was reset a moment ago, and nothing of the program's
+_RESET = ("does not expose socket", "the handler is closed")
 _RIGHTS = "give its user the right, or run `headrace schema upgrade` once as a user who may create tables"
 _WORDS: dict[int, tuple[type[HeadraceError], str]] = {
     1044: (StoreMisconfigured, "{user} may not use {place}: {error}. " + _RIGHTS),
@@ -69,7 +71,7 @@ def translate(error: Exception, errors: Any, address: Address) -> Exception:
     Of PyMySQL the package itself: Django, which imports parts of it as `MySQLdb`, puts another copy in place of
     `pymysql.err`.
     """
-    if isinstance(error, OSError | EOFError):
+    if isinstance(error, OSError | EOFError) or _is_reset(error):
         return StoreUnavailable(f"the connection to {address} was lost: {error}")
     if not isinstance(error, errors.MySQLError):
         return error
@@ -83,3 +85,7 @@ def translate(error: Exception, errors: Any, address: Address) -> Exception:
     if is_lost(error):
         return StoreUnavailable(f"no answer from {address}: {message}")
     return StoreError(f"{address} refused: {message} ({code})")
+
+
+def _is_reset(error: Exception) -> bool:
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _RESET)
