@@ -127,8 +127,7 @@ class Worker:
         if self.inherited is not None:
             self.heart.inherit(self.inherited)
         await shared.either(self.heart.first_beat(refusing=(StoreMisconfigured, ConfigError)))
-        # before the first claim: it may be what this worker's predecessor has died of
-        await shared.either(self.holds.look())
+        await shared.either(self.holds.look())  # before the first claim: it may kill this worker
         background = [
             self._keep(part)
             for part in (
