@@ -189,11 +189,13 @@ class Simulation:
         """A dead worker's job runs again within one lease and a poll, and one lease more after a cold start."""
         scenario, now_s = self.scenario, self.loop.time()
         bound_s = 2 * scenario.lease_s + 3 * scenario.heartbeat_s + scenario.grace_s
+        # a call that was made in the last moment of chaos may hang, and with it the one who rescues
+        quiet_s = scenario.chaos_s + (scenario.rates.stall_s if scenario.rates.stall else 0.0)
         # somebody must live that long: processes that die within two heartbeats rescue nobody
         watched_s = min((machine.life.started_s for machine in self.machines if not machine.ended), default=now_s)
         for entry in self.ledger.live():
             life = self.lives.get(entry.worker)
-            if life is None or not life.ended or now_s < max(life.ended_s, watched_s, scenario.chaos_s) + bound_s:
+            if life is None or not life.ended or now_s < max(life.ended_s, watched_s, quiet_s) + bound_s:
                 continue
             if entry.new.id not in self._overdue:
                 self._overdue.add(entry.new.id)
