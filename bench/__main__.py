@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench import report
+from bench import report, retry_storm
 from bench.catalog import BY_ID, FAST, OURS, VARIANTS, Variant
 from bench.results import ROOT, Results
 from bench.run import COMPARED, WORKLOADS, install, measure, stop_cleanly
@@ -35,6 +35,9 @@ QUICK: dict[str, Any] = {
     "still": 0.5,
     "foreign_jobs": 2_000,
     "waiting": 500,
+    "outage": 1.2,
+    "replay_jobs": 300,
+    "kills": 2,
 }
 
 
@@ -47,7 +50,8 @@ def parse(words: list[str]) -> argparse.Namespace:
     """The command line of a run."""
     cli = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measure headrace beside other job systems. `python -m bench report FILE` renders a finished run.",
+        description="Measure headrace beside other job systems. `python -m bench report FILE` renders a finished run; "
+        "`python -m bench storm` simulates a service that comes back.",
     )
     cli.add_argument("--list", action="store_true", help="list the variants and exit")
     cli.add_argument("--all", action="store_true", help="all variants, and all workloads for peers too (hours)")
@@ -144,4 +148,7 @@ def write_report(words: list[str]) -> int:
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
+    if arguments == ["storm"]:
+        retry_storm.main()
+        sys.exit()
     sys.exit(write_report(arguments[1:]) if arguments[:1] == ["report"] else run(arguments))

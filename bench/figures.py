@@ -30,6 +30,8 @@ def figures(results: dict[str, Any]) -> list[Measured]:
         answer += [*_depth(entries, store), _growth(entries, store)]
     for store in STORES:
         answer += [_once(entries, store), *_post(entries, store), _polls(entries, store)]
+    for store in STORES:
+        answer += [*_circuit(entries, store), *_repair(entries, store)]
     for variant in ("headrace-sqlite-sync", "headrace-postgres-sync", "headrace-mysql"):
         answer += [*_orders(entries, variant), *_relay(entries, variant)]
     for store in ("sqlite", "postgres", "mysql"):
@@ -147,6 +149,48 @@ def _polls(entries: Entries, store: str) -> Measured:
     entry = entries.get(variant, {}).get("polls") or {}
     name = f"{STORES[store]}: idle worker beside {entry.get('n', 100_000):,} waiting polls"
     return _most(entries, name, (variant, "polls", "cpu_percent"), 2, "% CPU")
+
+
+def _circuit(entries: Entries, store: str) -> Iterable[Measured]:
+    found = _of(entries, store, "circuit")
+    name = f"{STORES[store]}: calls of a worker later than one settle after its circuit opened, but for the probes"
+    if "late_1" not in found:
+        yield _missing(name, "none")
+    else:
+        shown = f"{found['late_1']} (the last {found['last_ms_1']:.1f} ms after, a settle {found['heard_ms_1']:.1f} ms)"
+        yield Measured(name, "none", found["late_1"], shown, found["late_1"] == 0)
+    for way, without, least, what in (
+        ("parked", "run", 0.9, "among as many of an open circuit, beside the same jobs without a circuit"),
+        ("beside", "alone", 0.9, "while as many of an open circuit lie parked, beside none"),
+        ("closed", "alone", None, "of a task with a closed circuit, beside one without"),
+    ):
+        name, wanted = f"{STORES[store]}: no-op drain {what}", f"at least {least:.2f}x" if least else ""
+        ratio = found.get(f"{way}_ratio")
+        if ratio is None:
+            yield _missing(name, wanted)
+        else:
+            shown = f"{ratio:.2f}x ({found[way]['median']:,.0f}/s, {found[without]['median']:,.0f}/s)"
+            yield Measured(name, wanted, ratio, shown, ratio >= least if least else None)
+
+
+def _repair(entries: Entries, store: str) -> Iterable[Measured]:
+    variant, jobs = f"headrace-{store}", _of(entries, store, "replay").get("n", 10_000)
+    most = 30 if store == "sqlite" else None
+    yield _most(entries, f"{STORES[store]}: replay of {jobs:,} failed jobs", (variant, "replay", "seconds"), most, "s")
+    name = f"{STORES[store]}: longest time from the order to end a hard-killed job until the next one in its slot"
+    yield _most(entries, name, (variant, "hardkill", "slot_max_ms"), 1_000, "ms")
+    name, wanted = f"{STORES[store]}: 20 good jobs beside one poison", "3 deaths, all good ones done"
+    found = _of(entries, store, "poison")
+    if "deaths" not in found:
+        yield _missing(name, wanted)
+        return
+    shown = f"{found['deaths']} deaths, {found['done']} done, {found['seconds']:.0f} s"
+    reached = (found["deaths"], found["done"], found["failed"]) == (3, found["n"], 1)
+    yield Measured(name, wanted, found["deaths"], shown, reached)
+
+
+def _of(entries: Entries, store: str, workload: str) -> dict[str, Any]:
+    return entries.get(f"headrace-{store}", {}).get(workload) or {}
 
 
 def _orders(entries: Entries, variant: str) -> Iterable[Measured]:

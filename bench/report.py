@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bench.catalog import VARIANTS
+from bench.failing_tables import failing_tables
 from bench.figures import Measured, figures, written_by
+from bench.tables import Named, has, number, rates, table
 
 SYSTEMS = (
     *(
@@ -50,9 +52,6 @@ at the end, their best documented ones, without a sweep. Figures of another run 
 these.
 """
 
-Entry = dict[str, Any]
-Named = list[tuple[str, Entry]]
-
 
 def render(results: dict[str, Any]) -> str:
     """The whole report."""
@@ -70,6 +69,7 @@ def render(results: dict[str, Any]) -> str:
         _once(measured),
         _http(measured),
         _polls(measured),
+        *failing_tables(measured),
         _transactions(measured),
         _relay(measured),
         _foreign(measured),
@@ -79,38 +79,6 @@ def render(results: dict[str, Any]) -> str:
         _problems(entries),
     ]
     return "\n".join(part for part in parts if part)
-
-
-def number(value: float | None, digits: int = 0) -> str:
-    """With thousands separated; a dash for what was not measured."""
-    return "–" if value is None else f"{value:,.{digits}f}"
-
-
-def rates(result: Entry | None) -> str:
-    """The median, the spread of the runs where it is more than 10 %, and what went wrong."""
-    if not result:
-        return "–"
-    if "error" in result:
-        return "failed"
-    runs = result["rates"]
-    text = number(result["median"])
-    if max(runs) > 1.1 * min(runs):
-        text += f" ({number(min(runs))}–{number(max(runs))})"
-    wrong = [f"{result[key]} {key}" for key in ("lost", "duplicated", "unsettled") if result.get(key)]
-    return text + (f" **{', '.join(wrong)}**" if wrong else "")
-
-
-def table(title: str, head: list[str], rows: list[list[str]], *, words: bool = False) -> str:
-    """A table under a heading; nothing without rows. Columns after the first are numbers, unless they are words."""
-    if not rows:
-        return ""
-    rule = "|---|" + ("---|" if words else "---:|") * (len(head) - 1)
-    lines = ["| " + " | ".join(cells) + " |" for cells in (head, *rows)]
-    return "\n".join([f"## {title}\n", lines[0], rule, *lines[1:]]) + "\n"
-
-
-def _has(entry: Entry, workload: str) -> bool:
-    return bool(entry.get(workload)) and "error" not in entry[workload]
 
 
 def _head(results: dict[str, Any], measured: Named) -> str:
@@ -137,7 +105,7 @@ def _figures(found: list[Measured]) -> str:
 def _speed(measured: Named) -> str:
     rows = []
     for name, entry in measured:
-        late = entry["latency"] if _has(entry, "latency") else {}
+        late = entry["latency"] if has(entry, "latency") else {}
         cells = [rates(entry.get(key)) for key in ("enqueue1", "bulk", "drain_noop", "drain_io")]
         io = entry.get("drain_io") or {}
         if "of_ceiling" in io:
@@ -154,7 +122,7 @@ def _concurrent(measured: Named) -> str:
     rows = [
         [name, rates(entry["enqueue50"]), number(entry["enqueue50"]["alone"]), f"{entry['enqueue50']['ratio']:.1f}x"]
         for name, entry in measured
-        if _has(entry, "enqueue50")
+        if has(entry, "enqueue50")
     ]
     return table("50 concurrent enqueues in one event loop (jobs/s)", ["variant", "50", "one", "ratio"], rows)
 
@@ -162,7 +130,7 @@ def _concurrent(measured: Named) -> str:
 def _footprint(measured: Named) -> str:
     rows = []
     for name, entry in measured:
-        if not _has(entry, "idle"):
+        if not has(entry, "idle"):
             continue
         idle, drained = entry["idle"], entry.get("drain_noop") or {}
         cost = [1_000 * run["cpu_s"] / run["n"] for run in drained.get("runs", [])]
@@ -197,7 +165,7 @@ def _memory(measured: Named) -> str:
             f"{memory['growth_percent']:.1f} %",
         ]
         for name, entry in measured
-        if _has(entry, "memory")
+        if has(entry, "memory")
         for memory in [entry["memory"]]
     ]
     head = [
@@ -212,7 +180,7 @@ def _memory(measured: Named) -> str:
 
 
 def _depth(measured: Named) -> str:
-    found = [(name, entry["depth"]) for name, entry in measured if _has(entry, "depth")]
+    found = [(name, entry["depth"]) for name, entry in measured if has(entry, "depth")]
     depths = sorted({int(depth) for _, by_depth in found for depth in by_depth})
     rows = [
         [name]
@@ -238,7 +206,7 @@ def _once(measured: Named) -> str:
             number(found["cpu_ms"], 3),
         ]
         for name, entry in measured
-        if _has(entry, "once")
+        if has(entry, "once")
         for found in [entry["once"]]
     ]
     head = ["variant", "without", "with once=", "ratio", "worker CPU ms per job without", "with"]
@@ -254,7 +222,7 @@ def _http(measured: Named) -> str:
             number(entry["http"]["sync_p50_ms"] if entry["store"] == "sqlite" else None, 2),
         ]
         for name, entry in measured
-        if _has(entry, "http")
+        if has(entry, "http")
     ]
     head = ["variant", "without p50 ms", "p99", "with the middleware p50", "p99", "added p50", "p99"]
     head += ["a replay p50", "p99", "one synced write beside SQLite's file p50"]
@@ -274,7 +242,7 @@ def _polls(measured: Named) -> str:
             number(found["rss_mb"]),
         ]
         for name, entry in measured
-        if _has(entry, "polls")
+        if has(entry, "polls")
         for found in [entry["polls"]]
     ]
     head = ["variant", "polls waiting", "first queries/s", "CPU % of an idle worker without them", "with them"]
@@ -286,7 +254,7 @@ def _transactions(measured: Named) -> str:
     rows = [
         [f"{name}, {library}", *(number(found[way]) for way in ("row", "both", "after"))]
         for name, entry in measured
-        if _has(entry, "transaction")
+        if has(entry, "transaction")
         for library, found in entry["transaction"].items()
     ]
     head = ["variant", "the order alone", "with its job in the transaction", "with its job after the commit"]
@@ -296,7 +264,7 @@ def _transactions(measured: Named) -> str:
 def _relay(measured: Named) -> str:
     rows = []
     for name, entry in measured:
-        if not _has(entry, "relay"):
+        if not has(entry, "relay"):
             continue
         found = entry["relay"]
         speed = [rates(found), rates(found["few"])]
@@ -313,7 +281,7 @@ def _foreign(measured: Named) -> str:
     rows = [
         [name, number(found["n"]), number(found["alone"]), number(found["held"]), number(found["last_fifth"])]
         for name, entry in measured
-        if _has(entry, "foreign")
+        if has(entry, "foreign")
         for found in [entry["foreign"]]
     ]
     head = ["variant", "jobs", "drain without it", "drain beside it", "last fifth of that"]
@@ -323,7 +291,7 @@ def _foreign(measured: Named) -> str:
 def _bloat(measured: Named) -> str:
     rows = []
     for name, entry in measured:
-        if not _has(entry, "bloat"):
+        if not has(entry, "bloat"):
             continue
         found = entry["bloat"]
         sizes = [
@@ -350,7 +318,7 @@ def _crash(measured: Named) -> str:
             str(crash["completed_twice"]),
         ]
         for name, entry in measured
-        if _has(entry, "crash")
+        if has(entry, "crash")
         for profile, crash in entry["crash"].items()
     ]
     head = ["variant", "settings", "running at the kill", "not completed 60 s later", "at the end of the watch"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from bench import aging, endurance, environments, idempotency, servers, transactions, workloads
+from bench import aging, endurance, environments, failing, idempotency, servers, transactions, workloads
 from bench.catalog import Variant
 from bench.results import Results
 from bench.subject import Answer, Failed, Settings, Subject
@@ -27,6 +27,10 @@ WORKLOADS: dict[str, Callable[[Subject], Answer | None]] = {
     "latency": workloads.latency,
     "once": idempotency.once,
     "http": idempotency.http,
+    "circuit": failing.circuit,
+    "replay": failing.replay,
+    "hardkill": failing.hardkill,
+    "poison": failing.poison,
     "transaction": transactions.transaction,
     "relay": transactions.relay,
     "idle": endurance.idle,
@@ -57,6 +61,18 @@ SHOWN = (
     "cpu_percent",
     "rss_mb",
     "growth_percent",
+    "closed_ratio",
+    "parked_ratio",
+    "beside_ratio",
+    "late_1",
+    "last_ms_1",
+    "heard_ms_1",
+    "late_2",
+    "last_ms_2",
+    "seconds",
+    "slot_max_ms",
+    "child_max_ms",
+    "deaths",
     "lost",
     "error",
 )

@@ -57,6 +57,9 @@ class Settings:
     still: float = 65.0  # autovacuum has settled when nothing has changed for so long: its rounds are a minute
     foreign_jobs: int = 200_000  # drained beside an old snapshot, at most
     waiting: int = 10_000  # jobs that wait on after these
+    outage: float = 2.5  # from when a circuit has opened; it lets probes in each second
+    replay_jobs: int = 10_000
+    kills: int = 20  # of jobs in child processes
     verbose: bool = False  # show what producers and workers print
 
 

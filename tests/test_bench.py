@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from bench.failing import judged as judged_calls
 from bench.figures import Measured, figures
-from bench.report import rates, render
+from bench.report import render
+from bench.tables import rates
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -88,6 +90,42 @@ def test_what_twice_costs_is_judged_by_store() -> None:
     assert found["SQLite: idle worker beside 100,000 waiting polls"].reached is False
 
 
+def test_calls_are_judged_by_what_the_circuit_was_when_they_came() -> None:
+    steps = [(10.0, "open"), (11.0, "half_open"), (11.5, "open")]
+    heard = [(10.2, "open"), (11.1, "half_open"), (11.6, "open")]
+    found = judged_calls([9.0, 10.1, 10.2, 11.1, 11.2], heard, steps, probes=2)
+    assert (found["late"], found["after"], found["probes"], found["openings"]) == (0, 2, 2, 2)
+    assert (round(found["heard_ms"]), round(found["last_ms"])) == (200, 200)
+    assert judged_calls([10.3], heard, steps, probes=2)["late"] == 1
+    assert judged_calls([11.1, 11.2, 11.3, 11.7], heard, steps, probes=2)["late"] == 2
+    assert judged_calls([10.1], [], steps, probes=2)["late"] == 1  # nobody has said when he heard of it
+
+
+def test_what_fails_is_judged_by_store() -> None:
+    drains = {f"{way}_ratio": 0.89 for way in ("parked", "beside", "closed")}
+    rate = {way: {"median": 1.0} for way in ("alone", "closed", "run", "parked", "beside")}
+    poison = {"n": 20, "deaths": 3, "done": 20, "failed": 1, "seconds": 12.0}
+    found = judged(
+        (
+            "headrace-sqlite",
+            entry("ours", "sqlite", 1)
+            | {"circuit": {"late_1": 0, "last_ms_1": 1.2, "heard_ms_1": 2.3} | drains | rate}
+            | {"replay": {"n": 10_000, "seconds": 31.0}, "hardkill": {"slot_max_ms": 999.0}, "poison": poison},
+        ),
+        ("headrace-redis", entry("ours", "redis", 1) | {"poison": poison | {"done": 19}, "circuit": {"error": "no"}}),
+    )
+    reached = {name.removeprefix("SQLite: "): one.reached for name, one in found.items() if one.value is not None}
+    assert reached["calls of a worker later than one settle after its circuit opened, but for the probes"] is True
+    assert reached["no-op drain while as many of an open circuit lie parked, beside none"] is False
+    assert reached["no-op drain of a task with a closed circuit, beside one without"] is None
+    assert reached["replay of 10,000 failed jobs"] is False
+    assert reached["longest time from the order to end a hard-killed job until the next one in its slot"] is True
+    assert (reached["20 good jobs beside one poison"], reached["Redis: 20 good jobs beside one poison"]) == (
+        True,
+        False,
+    )
+
+
 def quick_run(tmp_path: Path, variant: str, *workloads: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
     """What a run measured, with its report in `report`."""
     out = tmp_path / "results.json"
@@ -124,6 +162,16 @@ def test_a_quick_run_of_keys_that_come_twice(tmp_path: Path) -> None:
     assert http["replay_p99_ms"] >= http["replay_p50_ms"]
     assert "## Once: no-op drain" in measured["report"]
     assert "## Idempotency-Key: one POST" in measured["report"]
+
+
+@pytest.mark.timeout(240)
+def test_a_quick_run_of_what_fails(tmp_path: Path) -> None:
+    measured = quick_run(tmp_path, "headrace-sqlite", "circuit", "replay", "hardkill")
+    found = measured["circuit"]
+    assert (found["late_1"], found["openings_1"] > 0) == (0, True)
+    assert found["parked_ratio"] == found["parked"]["median"] / found["run"]["median"]
+    assert (measured["replay"]["replayed"], measured["hardkill"]["n"]) == (300, 2)
+    assert "## Circuits: calls that a dependency sees" in measured["report"]
 
 
 def test_a_quick_run_beside_polls(tmp_path: Path) -> None:

@@ -164,6 +164,11 @@ def web(command: str, *words: str) -> dict[str, Any]:
     return dict(importlib.import_module("headrace_web").COMMANDS[command](app, *words) or {})
 
 
+def failing(command: str, *words: str) -> dict[str, Any]:
+    """Jobs that fail, with an app of their own: see headrace_failing."""
+    return dict(importlib.import_module("headrace_failing").COMMANDS[command](*words) or {})
+
+
 if __name__ == "__main__":
     lib.main(
         PlainPeer() if SYNC else AwaitedPeer(),
@@ -173,4 +178,5 @@ if __name__ == "__main__":
         orders=orders,
         events=events,
         web=web,
+        failing=failing,
     )
