@@ -11,9 +11,10 @@ from headrace.config import Config
 from headrace.core.durations import Duration
 from headrace.core.ports import Driver
 from headrace.errors import ConfigError
+from headrace.middleware import Middleware, notice
+from headrace.signals import Signal
 
 if TYPE_CHECKING:
-    from headrace.middleware import Middleware
     from headrace.observe.alerts import Alerts
     from headrace.observe.messages import Sink
     from headrace.observe.rules import Rule
@@ -75,6 +76,10 @@ class AlertApp:
         self.middleware.append(made)
         self._alerts = made
         return made
+
+    def notice(self, signal: Signal) -> None:
+        """Tell all middleware of something that this process has made happen."""
+        notice(self.middleware, signal)
 
     @property
     def alerting(self) -> Alerts | None:

@@ -21,7 +21,8 @@ from headrace.errors import CircuitOpen, ConfigError
 from headrace.inquiries import adrive, drive
 from headrace.options import checked_circuit, checked_queue, in_words
 from headrace.sending import refuse_in_loop
-from headrace.standings import Standings, this_process
+from headrace.signals import Signal
+from headrace.standings import Standings, change, this_process
 from headrace.task import Task
 
 Errors = type[BaseException] | Iterable[type[BaseException]]
@@ -39,6 +40,10 @@ class App(Protocol):
     @property
     def clock(self) -> Clock:
         """Measures calls."""
+        ...
+
+    def notice(self, signal: Signal) -> None:
+        """Tell of a transition."""
         ...
 
 
@@ -173,7 +178,7 @@ class Circuits(Mapping[str, Circuit]):
     def __init__(self, app: App) -> None:
         self._app = app
         self._made: dict[str, Circuit] = {}
-        self._standings = Standings(app.clock.monotonic, lambda name, transition: None)
+        self._standings = Standings(app.clock.monotonic, lambda name, made: app.notice(change(name, made)))
 
     def __getitem__(self, name: str) -> Circuit:
         return self._made[name]
@@ -230,6 +235,8 @@ class CircuitApp:
         def driver(self) -> Driver: ...
         @property
         def tasks(self) -> Mapping[str, Task[..., Any]]: ...
+
+        def notice(self, signal: Signal) -> None: ...
 
         clock: Any
 

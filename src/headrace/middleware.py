@@ -44,9 +44,10 @@ class Middleware:
         """  # B111
 
     def noticed(self, signal: Signal) -> None:
-        """Called on the loop for whatever happens beside the jobs, such as a circuit that opens.
+        """Called for whatever happens beside the jobs, such as a circuit that opens, where it was made to happen.
 
-        An error raised here is logged and changes nothing.
+        In a worker on its loop; elsewhere in the thread that forces a circuit, frees a task or makes a call. An error
+        raised here is logged and changes nothing.
         """
 
     async def beside(self, worker: str) -> None:

@@ -72,8 +72,8 @@ class Replays:
         Args:
             where: which; `FailedFilter()` means all.
             ids: these, in place of `where`: at most 1,000.
-            canary: so many, the newest of each queue in turn, go first. The others follow when all of these have ended well; when one fails
-                an attempt, the replay is stopped.
+            canary: so many, the newest of each queue in turn, go first. The others follow when all of these have ended
+                well; when one fails an attempt, the replay is stopped.
             rate: at most so many jobs per second; None: as fast as the store takes them.
             by: who does it.
 
@@ -146,8 +146,8 @@ class AsyncReplays:
         Args:
             where: which; `FailedFilter()` means all.
             ids: these, in place of `where`: at most 1,000.
-            canary: so many, the newest of each queue in turn, go first. The others follow when all of these have ended well; when one fails
-                an attempt, the replay is stopped.
+            canary: so many, the newest of each queue in turn, go first. The others follow when all of these have ended
+                well; when one fails an attempt, the replay is stopped.
             rate: at most so many jobs per second; None: as fast as the store takes them.
             by: who does it.
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from headrace.core.circuit import Standing, Transition
+from headrace.signals import CircuitChanged
 
 logger = logging.getLogger("headrace.circuits")
 
@@ -70,6 +71,11 @@ def log(name: str, transition: Transition) -> None:
         *(name, transition.after, transition.before, transition.why, transition.by),
         extra={"circuit": name},
     )
+
+
+def change(name: str, transition: Transition) -> CircuitChanged:
+    """What middleware hears of it, in the process that made it."""
+    return CircuitChanged(name, transition.before, transition.after, transition.why, transition.by)
 
 
 def this_process() -> str:

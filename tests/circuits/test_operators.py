@@ -11,6 +11,7 @@ import pytest
 from headrace import CircuitOpen, Headrace, Middleware
 from headrace.cli import run
 from headrace.signals import CircuitChanged, Signal
+from headrace.standings import this_process
 from tests.circuits.dependency import Dependency
 from tests.waiting import await_until
 from tests.worker.working import state_of, working
@@ -103,6 +104,18 @@ async def test_a_worker_tells_its_middleware_of_each_transition(app: Headrace, d
     changes = [(one.before, one.after, one.by) for one in ears.heard if isinstance(one, CircuitChanged)]
     assert changes == [("closed", "open", "w"), ("open", "half_open", "w"), ("half_open", "closed", "w")]
     assert {one.circuit for one in ears.heard if isinstance(one, CircuitChanged)} == {"smtp"}
+
+
+async def test_transitions_outside_of_workers_are_told_too(app: Headrace) -> None:
+    smtp = app.circuit("smtp", window=1)
+    ears = Ears()
+    app.middleware.append(ears)
+    with pytest.raises(OSError, match="no"):
+        async with smtp.call():
+            raise OSError("no")
+    await smtp.areset("it works again", by="ann")
+    heard = [(one.circuit, one.after, one.by) for one in ears.heard if isinstance(one, CircuitChanged)]
+    assert heard == [("smtp", "open", this_process()), ("smtp", "closed", "ann")]
 
 
 SHOP = """

@@ -21,8 +21,7 @@ from headrace.core.circuit import MOST, REGISTERS, AskCircuit, CircuitPolicy, Re
 from headrace.core.registers import Amend, Change
 from headrace.errors import StoreFull, UnreadableEnvelope
 from headrace.middleware import notice
-from headrace.signals import CircuitChanged
-from headrace.standings import CLOSED_S, Standings
+from headrace.standings import CLOSED_S, Standings, change
 from headrace.task import Task
 from headrace.worker.passes import Gate, Pass
 from headrace.worker.retrying import Backoff, until_answered
@@ -354,5 +353,4 @@ class Gates:
         return known is not None and known.standing.generation == one.generation
 
     def _changed(self, name: str, transition: Transition) -> None:
-        signal = CircuitChanged(name, transition.before, transition.after, transition.why, transition.by)
-        notice(self._shared.middleware, signal)
+        notice(self._shared.middleware, change(name, transition))
