@@ -37,6 +37,7 @@ class CircuitInfo(msgspec.Struct, frozen=True):
     parked: int  # jobs, at most `MOST` where others are parked in the same queue
     policy: CircuitPolicy
     history: tuple[Transition, ...]  # the newest last
+    entered: dict[circuit.State, int]  # how often it has come into each state: counters for a metric
 
 
 def look(name: str, policy: CircuitPolicy | None) -> Inquiry[CircuitInfo]:
@@ -102,6 +103,7 @@ def _info(name: str, breaker: Breaker, parked: Counts) -> Inquiry[CircuitInfo]:
         parked=count,
         policy=breaker.policy,
         history=breaker.history,
+        entered=breaker.entered,
     )
 
 

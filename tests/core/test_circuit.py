@@ -314,6 +314,7 @@ def test_the_last_transitions_are_remembered() -> None:
         circuit.force("closed")
     assert circuit.breaker.generation == 2 * HISTORY + 1
     assert len(circuit.breaker.history) == HISTORY
+    assert circuit.breaker.entered == {"forced_open": HISTORY, "closed": HISTORY}
 
 
 # -- policies

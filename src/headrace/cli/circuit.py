@@ -8,6 +8,7 @@ import click
 
 from headrace.cli.options import NotFound, Settings, common, pass_settings
 from headrace.cli.output import age, facts, iso, local, note, now_us, printable, say, say_json, table
+from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -147,6 +148,7 @@ def _show(settings: Settings, info: CircuitInfo) -> None:
             ("until", None if info.until is None else local(_us(info.until))),
             ("calls", f"{info.calls} counted: {info.failed:.0%} failed, {info.slow:.0%} slow"),
             ("probes", probes),
+            ("opened", counted(info.entered.get("open", 0), "time")),
             ("parked jobs", info.parked),
             ("opens", _when(info.policy)),
         ]
@@ -177,6 +179,7 @@ def _fields(info: CircuitInfo) -> dict[str, Any]:
         "probing": info.probing,
         "parked": info.parked,
         "policy": info.policy,
+        "entered": info.entered,
         "history": [
             {"at": iso(step.at_us), "before": step.before, "after": step.after, "why": step.why, "by": step.by}
             for step in info.history

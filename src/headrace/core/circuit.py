@@ -133,6 +133,7 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
     recovering_until_us: int = 0
     paced_us: int = 0  # while there is a pace: the time up to which calls have been let in
     history: tuple[Transition, ...] = ()
+    entered: dict[State, int] = {}  # how often it has come into each state, ever
 
     def moved(self, state: State, now_us: int, why: str, by: str) -> Breaker:
         """A new generation in another state, with nothing counted yet."""
@@ -144,6 +145,7 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
             since_us=now_us,
             until_us=now_us + self.policy.open_us if state == "open" else 0,
             history=(*self.history, step)[-HISTORY:],
+            entered={**self.entered, state: self.entered.get(state, 0) + 1},
         )
 
     def awake(self, now_us: int, by: str) -> Breaker:
