@@ -42,6 +42,17 @@ def test_a_webhook_gets_all_of_it_as_json(monkeypatch: pytest.MonkeyPatch) -> No
     assert "/alerts" not in sink.describe()
 
 
+@pytest.mark.parametrize("token", ["Bearer s3cret\n", "Bearer s3cret\r\nX-Admin: yes", "Bearer s3crét"])
+def test_a_secret_that_no_header_may_hold_is_not_shown(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    monkeypatch.setenv("ALERT_TOKEN", token)
+    with receiving() as receiver:
+        sink = WebhookSink(url=receiver.url("/"), headers_env={"Authorization": "ALERT_TOKEN"})
+        with pytest.raises(NotTaken, match="ALERT_TOKEN holds more than printable ASCII") as refused:
+            sink.send(ALERT)
+        assert not receiver.requests
+    assert not refused.value.again
+
+
 def test_a_chat_gets_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
     with receiving() as receiver:
         monkeypatch.setenv("SLACK_URL", receiver.url("/services/T0/B0/secret"))

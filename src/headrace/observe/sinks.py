@@ -97,6 +97,8 @@ class WebhookSink(msgspec.Struct, Sink, frozen=True, kw_only=True):
             value = secret(variable)
             if value is None:
                 raise NotTaken(f"the environment variable {variable} is not set", again=False)
+            if not (value.isascii() and value.isprintable()):  # the client's own error would show it
+                raise NotTaken(f"the environment variable {variable} holds more than printable ASCII", again=False)
             headers[name] = value
         return self._post(headers, self.body(alert))
 
