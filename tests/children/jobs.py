@@ -7,6 +7,8 @@ import logging
 import multiprocessing
 import os
 import signal
+import socket
+import stat
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -32,6 +34,7 @@ from headrace import (
 from tests.waiting import wait_until
 
 KEEP = 3600.0
+KEPT: list[object] = []
 AGAIN = Retry(max_attempts=2, max_crashes=2, backoff=Fixed(0))
 NEVER = Retry(max_attempts=1, max_crashes=1)
 
@@ -283,6 +286,29 @@ def overreach(what: str, path: str = "") -> None:
         current_job().complete(transaction=None)
     else:
         note.enqueue(path=path, text="from")
+
+
+@app.task(run_in="process", keep=KEEP, retry=NEVER, hold_after=None)
+def meddle(how: str) -> None:
+    """With what is open in the process, as a program does that makes itself a daemon."""
+    numbers = [int(entry.name) for entry in Path("/dev/fd").iterdir()]
+    mine, other = held = socket.socketpair()
+    for number in numbers:
+        with contextlib.suppress(OSError):  # the listing itself is over
+            if not stat.S_ISSOCK(os.fstat(number).st_mode) or number in (mine.fileno(), other.fileno()):
+                continue
+            match how:
+                case "write":
+                    os.write(number, b"garbage")
+                case "close":
+                    os.close(number)
+                case "replace":
+                    os.dup2(mine.fileno(), number)
+                case "end":
+                    socket.socket(fileno=os.dup(number)).shutdown(socket.SHUT_WR)
+    if how == "end":
+        block()
+    KEPT.append(held)
 
 
 @app.task(keep=KEEP)

@@ -65,6 +65,21 @@ async def test_a_job_that_keeps_killing_is_convicted(path: str) -> None:
     assert len(lines(path)) == 2
 
 
+async def test_whoever_spoils_the_connection_to_the_worker_does_not_hold_its_slot() -> None:
+    """Its answer never comes, or is lost among others' bytes; without a timeout it would be waited for for ever."""
+    named = {
+        "write": "it wrote into its connection to the worker",
+        "close": "exit code 0",
+        "replace": "exit code 0",
+        "end": "its connection to the worker was closed inside of it",
+    }
+    async with working(app, processes=1):
+        for how, message in named.items():
+            job = await ended(app, (await jobs.meddle.aenqueue(how)).id, "failed")
+            assert crashes(job) == [("crash", "ChildLost", message)]
+        await ended(app, (await jobs.quick.aenqueue()).id, "succeeded")
+
+
 # -- timeouts
 
 

@@ -62,6 +62,7 @@ class Child:
         self._writer: asyncio.StreamWriter | None = None
         self._run: Run | None = None
         self._killed_for = ""
+        self._leaving = False
         self.pid = 0
         self.jobs = 0
         self.baseline = 0  # bytes in RAM when it was ready
@@ -148,13 +149,14 @@ class Child:
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
             while True:
-                size = say.LENGTH.unpack(await reader.readexactly(say.LENGTH.size))[0]
+                size = say.length(await reader.readexactly(say.LENGTH.size))
                 self._hear(say.to_worker.decode(await reader.readexactly(size)))
         except (asyncio.IncompleteReadError, ConnectionError):
-            return  # its death is told by another
+            if not self._leaving:  # its death is told by another; if it lives on, nothing more is heard of its job
+                self._loop.call_later(RACE_S, self.kill, "its connection to the worker was closed inside of it")
         except (msgspec.DecodeError, UnicodeDecodeError):
             logger.exception("a child process talks nonsense: it is killed")
-            self.kill()
+            self.kill("it wrote into its connection to the worker")
 
     def _hear(self, message: say.ToWorker) -> None:
         run = self._run
@@ -228,7 +230,7 @@ class Child:
 
     async def ended(self) -> None:
         """Let it leave, kill it if it does not, and wait for its death."""
-        self.spent = True
+        self.spent = self._leaving = True
         if self._writer is not None:
             self._writer.close()
         if not self._ready.done() or self.busy:

@@ -12,6 +12,7 @@ import msgspec
 from headrace.core.verdict import Cancel, Fail, Pending, RetryIn, Snooze, Verdict
 
 LENGTH = struct.Struct("!I")
+LONGEST = 4 << 20  # bytes of a message to the worker; what is meant to be longer was written by something else
 
 
 class Job(msgspec.Struct, frozen=True, tag="job", omit_defaults=True):
@@ -144,3 +145,15 @@ def framed(message: msgspec.Struct) -> bytes:
     """The message as it is sent."""
     body = _encoder.encode(message)
     return LENGTH.pack(len(body)) + body
+
+
+def length(head: bytes) -> int:
+    """How long the message is that follows.
+
+    Raises:
+        msgspec.DecodeError: no message of a child is that long.
+    """
+    size = int(LENGTH.unpack(head)[0])
+    if size > LONGEST:
+        raise msgspec.DecodeError(f"a message of {size:,} bytes")
+    return size

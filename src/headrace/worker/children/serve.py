@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import errno
 import os
 import queue
 import signal
@@ -51,6 +52,7 @@ class Child:
     def __init__(self, connection: socket.socket, settings: say.Settings) -> None:
         connection.settimeout(None)
         self._connection = connection
+        self._identity = system.identity(connection.fileno())
         self._settings = settings
         self._jobs: queue.SimpleQueue[say.Job | None] = queue.SimpleQueue()
         self._gate = Gate()
@@ -114,9 +116,15 @@ class Child:
         """From any thread. A worker that has gone is noticed by the thread that reads."""
         with self._gate.shield(), self._sending:
             try:
+                self._check_connection()
                 self._connection.sendall(say.framed(message))
             except OSError:
                 self._jobs.put(None)
+
+    def _check_connection(self) -> None:
+        """A handler may have closed all descriptors: under the same number there may be a socket of its own by now."""
+        if system.identity(self._connection.fileno()) != self._identity:
+            raise OSError(errno.EBADF, "the connection to the worker was closed")
 
     def _read(self) -> None:
         try:

@@ -55,6 +55,18 @@ def kill_number() -> int:
     return int(getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
+def identity(descriptor: int) -> tuple[int, int]:
+    """What is open under this number, told from all else that is open; the same for all on Windows.
+
+    Raises:
+        OSError: nothing is.
+    """
+    if sys.platform == "win32":  # where sockets have numbers of their own
+        return 0, 0
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
+
+
 def resident_bytes(pid: int) -> int:
     """Memory of a process that is in RAM; 0 where the system does not tell, or it has gone."""
     try:
