@@ -1,6 +1,7 @@
 """Servers, names and places for the tests. A missing server skips on a laptop and fails where all are required."""
 
 import os
+import shutil
 import signal
 import tempfile
 import uuid
@@ -32,6 +33,20 @@ pytest.register_assert_rewrite("headrace.testing.conformance")  # so that a brok
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so do scripts start what they leave in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the processes of the tests must hear it
+
+
+MEMORY = Path("/dev/shm")  # where Linux keeps files in memory; a container may have a few MB of it
+MEMORY_ENOUGH = 4 << 30  # bytes; a server's thousand small tables take half a GB
+
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_ENOUGH:
+    os.environ["TMPDIR"] = str(MEMORY)  # no test cuts the power, and a disk takes its time over each table
+    tempfile.tempdir = None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """For `-n auto`: two for each core, since half of the tests wait for processes, leases and servers."""
+    return 2 * (os.cpu_count() or 1)
 
 
 @pytest.fixture(scope="session")
@@ -225,9 +240,8 @@ def sqlite_path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quick_directory() -> Iterator[Path]:
-    """For many small databases: in memory where the system offers that. For tests that do not cut the power."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
+    """For many small databases: in memory where the system offers that."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
         yield Path(directory)
 
 
