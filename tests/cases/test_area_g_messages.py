@@ -308,3 +308,22 @@ def test_a_url_that_asks_for_decoding_is_refused(redis_url: str) -> None:
     """B104: when the app is made, before anything has been read or written."""
     with pytest.raises(ConfigError, match="decode_responses is set: remove it"):
         Headrace(f"{redis_url}?decode_responses=True")
+
+
+# -- B099: what a wake-up carries
+
+
+async def test_no_wake_up_is_too_large(app: Headrace) -> None:
+    """B099: large arguments of any letters, a queue with the longest name, thousands of jobs: all are stored."""
+    texts = [letter * length for letter in ("x", "\u00e9", "\U0001f600") for length in (7_900, 8_000, 100_000)]
+    seen: list[int] = []
+
+    @app.task(name="take", queue="q" * 200)
+    async def take(text: str) -> None:
+        seen.append(len(text))
+
+    async with working(app):
+        await take.aenqueue_many([{"text": text} for text in texts])
+        await take.aenqueue_many([{"text": str(number)} for number in range(2_000)])
+        await await_until(lambda: len(seen) == len(texts) + 2_000, what="all jobs")
+    assert sorted(seen)[-9:] == sorted(map(len, texts))

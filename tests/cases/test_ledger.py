@@ -1,7 +1,7 @@
 """Which failures that users of other job systems met are tested here, and by whom the table is kept true.
 
-The cases are numbered; comments and tests all over this project cite the numbers. Areas A to D and G are listed whole,
-of F and H what loses work, does it twice or needs an operator.
+The cases are numbered; comments and tests all over this project cite the numbers. Areas A to D, G, L and R are listed
+whole, of F and H what loses work, does it twice or needs an operator.
 """
 
 import ast
@@ -90,7 +90,7 @@ B094 tested  text that is not ASCII, or broken
 B096 tested  UUID, datetime and Decimal change their type on the way
 B097 tested  a result cannot be stored after the work is done
 B098 tested  producer and worker use different formats
-B099 later   the limit of a notification makes the enqueue fail | the PostgreSQL store
+B099 tested  the limit of a notification makes the enqueue fail
 B100 tested  NaN and Infinity
 B101 tested  an oversized payload or error text
 B102 tested  deep nesting
@@ -103,9 +103,16 @@ B107 tested  a cancellation is no Exception
 B108 tested  a swallowed cancellation makes the shutdown hang
 B110 tested  a cancel changes the state, and the handler runs on
 B111 tested  a hook for timeouts without the job's data, or none
+L. Failed jobs and their replay
+B135 tested  retrying all failed jobs makes copies
+B137 tested  a replayed job fails at once since its deadline has passed
+B138 tested  hooks for failed jobs are passed over on some ways
+R. Circuits
+B161 tested  a shared circuit never leaves the open state
+B162 tested  a half-open circuit lets everybody through
 """
 
-SIZES = {"A": 22, "B": 10, "C": 8, "D": 8, "F": 10, "G": 14, "H": 6}
+SIZES = {"A": 22, "B": 10, "C": 8, "D": 8, "F": 10, "G": 14, "H": 6, "L": 3, "R": 2}
 
 
 class Case(NamedTuple):
