@@ -63,6 +63,22 @@ def last_words(job: JobInfo) -> tuple[str, str, str]:
     return job.state.value, entry.type, entry.message
 
 
+async def test_a_log_line_that_cannot_be_written_costs_no_answer(
+    path: str, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    def refuse(record: logging.LogRecord) -> bool:
+        raise LookupError(record.name)
+
+    shop = logging.getLogger("shop")
+    shop.addFilter(refuse)
+    request.addfinalizer(lambda: shop.removeFilter(refuse))
+    async with working(app, processes=1):
+        for text in ("one", "two"):
+            await ended(app, (await jobs.note.aenqueue(path, text)).id, "succeeded")
+    assert [line[0] for line in lines(path)] == ["one", "two"]
+    assert "a log line of a child process could not be written: LookupError('shop')" in capsys.readouterr().err
+
+
 async def test_errors_are_told_in_words() -> None:
     """B088, B010: whatever is raised ends its own attempt; the child and the worker live on."""
     expected = {

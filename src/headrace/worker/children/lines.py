@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 
 import msgspec
@@ -47,11 +48,14 @@ class Lines(logging.Handler):
 
 
 def write(line: Line, context: JobContext | None) -> None:
-    """In the worker: hand a child's record to whoever listens. To be called in a context of its own."""
+    """In the worker: hand a child's record to whoever listens. To be called in a context of its own. Never raises."""
     logger = logging.getLogger(line.name)
     if not logger.isEnabledFor(line.level):
         return
     enter(context)  # for filters that ask for the current job
-    record = logger.makeRecord(line.name, line.level, line.path, line.line, line.text, (), None, line.function)
-    record.exc_text = line.traceback or None
-    logger.handle(record)
+    try:
+        record = logger.makeRecord(line.name, line.level, line.path, line.line, line.text, (), None, line.function)
+        record.exc_text = line.traceback or None
+        logger.handle(record)
+    except Exception as error:  # noqa: BLE001 - filters and record factories are the application's; answers must be heard
+        sys.stderr.write(f"headrace: a log line of a child process could not be written: {error!r}\n")
