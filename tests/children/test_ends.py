@@ -2,6 +2,8 @@
 
 import os
 import random
+import signal
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -51,6 +53,29 @@ async def test_a_death_costs_its_job_one_crash_and_is_named(path: str) -> None:
             job = await ended(app, id, "succeeded")
             assert crashes(job) == [("crash", "ChildLost", named[how])]
             assert (job.counts["crashes"], job.counts["attempts"]) == (1, 0)
+
+
+async def test_a_death_is_noticed_where_its_signal_is_ignored(path: str, request: pytest.FixtureRequest) -> None:
+    """As a worker inherits it from some of those that start it: the system tells nobody then how a child has ended."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    request.addfinalizer(lambda: signal.signal(signal.SIGCHLD, before))
+    async with working(app, processes=1):
+        job = await ended(app, (await jobs.die.aenqueue(path, "exit", 1)).id, "succeeded")
+        assert crashes(job) == [("crash", "ChildLost", "gone")]
+
+
+async def test_where_there_is_no_thread_no_attempt_is_made(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.endswith("-keeper"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    async with working(app, processes=1):
+        job = await ended(app, (await jobs.note.aenqueue(path, "x")).id, "scheduled")
+    assert (job.counts["attempts"], job.counts["crashes"], job.counts["releases"]) == (0, 0, 1)
 
 
 async def test_a_job_that_keeps_killing_is_convicted(path: str) -> None:

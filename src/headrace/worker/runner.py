@@ -214,7 +214,8 @@ class Worker:
         await self._within(self.heart.stopped(), FLUSH_S)
         await self._leave()
         await self.fetcher.close()
-        await self.executor.close()
+        if not await self._within(self.executor.close(), FLUSH_S):
+            logger.error("a child process cannot be ended; it is left to the system")
 
     async def _leave(self) -> None:
         async def leave() -> None:

@@ -7,8 +7,9 @@ import logging
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
-from multiprocessing.context import SpawnContext
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
 import msgspec
@@ -24,11 +25,22 @@ logger = logging.getLogger("headrace.worker")
 READY_S = 120.0  # how long a child may take to import what it needs
 KILL_S = 0.3  # from the request to end, which can be ignored, to the kill, which cannot
 RACE_S = 0.5  # how long what a child has said before its death may take to be read
+TOLD = 20  # looks for the exit code of a process that has ended
 LEAVE_S = 1.0  # how long an idle child may take to leave
 
 
 class ChildLostError(Exception):
     """The process has died: how, in words."""
+
+
+def _exit_code(process: SpawnProcess) -> int | None:
+    """Wait for its end. None: somebody else was told, as where SIGCHLD is ignored or the application reaps all."""
+    for _ in range(TOLD):
+        process.join()
+        if (code := process.exitcode) is not None:
+            return code
+        time.sleep(0.01)  # another thread of ours may have been told first, by a hair
+    return None
 
 
 class Run:
@@ -88,7 +100,14 @@ class Child:
         """
         ours, theirs = socket.socketpair()
         ours.settimeout(0)
-        threading.Thread(target=self._keep, args=(theirs,), name=f"{self._name}-keeper", daemon=True).start()
+        keeper = threading.Thread(target=self._keep, args=(theirs,), name=f"{self._name}-keeper", daemon=True)
+        try:
+            keeper.start()
+        except RuntimeError as error:  # the system gives no thread
+            self._dead.set_result(None)
+            ours.close()
+            theirs.close()
+            raise ChildLostError(f"it could not be started: {error}") from error
         reader, self._writer = await asyncio.open_connection(sock=ours)
         self._reading = self._loop.create_task(self._read(reader))
         try:
@@ -98,7 +117,8 @@ class Child:
         except TimeoutError:
             raise ChildLostError(f"not ready within {READY_S:.0f} s") from None
         if not self._ready.done():
-            raise ChildLostError(f"{system.how_it_ended(self._dead.result())}, before it was ready")
+            how = self._killed_for or system.how_it_ended(self._dead.result())
+            raise ChildLostError(f"{how}, before it was ready")
         if (problem := self._ready.result()) is not None:
             raise problem
         self.baseline = system.resident_bytes(self.pid)
@@ -113,8 +133,7 @@ class Child:
             process.start()
             self._tell(self._started, process.pid)
             theirs.close()
-            while (code := process.exitcode) is None:  # another thread may have been told first, by a hair
-                process.join()
+            code = _exit_code(process)
         except Exception as error:  # noqa: BLE001 - no memory, no process: it is said where the job is
             self._killed_for = f"it could not be started: {error}"
         finally:
@@ -218,7 +237,8 @@ class Child:
 
     def _terminate(self, run: Run) -> None:
         if run is self._run:
-            system.end_group(self.pid, signal.SIGTERM)
+            if self.alive:  # else its number may be another's by now
+                system.end_group(self.pid, signal.SIGTERM)
             run.ladder = self._loop.call_later(KILL_S, self.kill)
 
     def kill(self, why: str = "") -> None:

@@ -40,7 +40,8 @@ def offer_to_the_system() -> None:
 
 def end_group(pid: int, number: int) -> None:
     """Send a signal to a child and all that it has started. One that has gone is no error."""
-    with contextlib.suppress(ProcessLookupError):
+    # PermissionError: what macOS says of one that has ended and was not waited for yet
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             try:
                 os.killpg(pid, number)
