@@ -33,6 +33,7 @@ from headrace.repairs import collect
 LOOK_S = 0.5  # between two looks at the canaries
 CALL_S = 2.0  # at most so long a driver that has a pace is silent
 SECOND = 1_000_000
+UNDER_WAY = frozenset(f"is {state.value}" for state in State if state is not State.FAILED)  # why a job was skipped
 
 
 def ask(change: Change) -> Inquiry[Standing]:
@@ -183,7 +184,9 @@ class Driving:
             ids, replayed = left.get(canary.queue, []), True
             if canary.id in ids:  # else an earlier driver has replayed it
                 ids.remove(canary.id)
-                replayed = bool((yield from self._replay([canary.id], canary.queue)))
+                answer = yield from self._replay([canary.id], canary.queue)
+                # one that is not failed any more was replayed by somebody: by this driver, where its answer was lost
+                replayed = answer.skipped.get(canary.id, "is ready") in UNDER_WAY
             waiting += [canary] if replayed else []
         if canaries and not waiting:
             yield from self._step(phase="stopped", why="no canary could be replayed, so nothing is known")
@@ -238,10 +241,10 @@ class Driving:
             yield Pause(min(left_us / SECOND, CALL_S))
             yield from self._step()
 
-    def _replay(self, ids: Sequence[str], queue: str | None) -> Inquiry[int]:
-        """Only those that failed before the replay was started. How many are ready now."""
+    def _replay(self, ids: Sequence[str], queue: str | None) -> Inquiry[ops.Replayed]:
+        """Only those that failed before the replay was started."""
         answer: ops.Replayed = yield ops.Replay(tuple(ids), queue, self._run.started_us + 1)
         run = self._run
         self._skips |= answer.skipped
         yield from self._step(replayed=run.replayed + len(answer.replayed), skipped=run.skipped + len(answer.skipped))
-        return len(answer.replayed)
+        return answer

@@ -288,6 +288,21 @@ def test_canaries_are_looked_at_by_whoever_resumes(shop: Headrace) -> None:
     assert (done.phase, done.replayed, ready(shop)) == ("done", 3, 2)
 
 
+def test_a_canary_whose_driver_died_before_it_was_noted_is_waited_for(shop: Headrace) -> None:
+    """It is skipped then, for it is not failed any more; so it is where the answer to its replay was lost."""
+    ids = fail_many(shop, 3)
+    run = shop.jobs.replays.start(ids=ids, canary=1)
+    for operation in step_by_step(shop, run.id):
+        if isinstance(operation, ops.Replay):
+            break
+    driving = step_by_step(shop, run.id)
+    until_looked(driving)
+    settle(shop, claimed(shop), State.SUCCEEDED)
+    list(driving)
+    done = shop.jobs.replays.get(run.id)
+    assert (done.phase, done.replayed, done.skips, ready(shop)) == ("done", 2, {ids[0]: "is ready"}, 2)
+
+
 def test_without_a_canary_nothing_is_known(shop: Headrace) -> None:
     """Its unique key is another job's by now."""
     old = fail(shop, lambda: shop.tasks["charge"].enqueue(1))
