@@ -95,6 +95,19 @@ def test_an_open_circuit_lets_nothing_in_until_its_time_has_come() -> None:
     assert circuit.standing() == Standing("half_open", 3)
 
 
+def test_a_clock_that_was_set_back_keeps_no_circuit_open() -> None:
+    """By hours, as where another server of a cluster takes over: that is not how long mails shall wait."""
+    circuit = Circuit().opened()
+    circuit.now -= 3600 * SECOND
+    assert circuit.standing() == Standing("open", 2, wait_us=30 * SECOND)
+    circuit.now += 30 * SECOND
+    assert circuit.ask("a", "b", "c", "d") == ["a", "b", "c"]
+    circuit.now -= 3600 * SECOND
+    assert circuit.ask("d") == []
+    circuit.now += LEASE
+    assert circuit.ask("d") == ["d"]
+
+
 @pytest.mark.parametrize("change", ["ask", "report", "offer"])
 def test_whoever_comes_after_its_time_finds_it_half_open(change: str) -> None:
     circuit = Circuit().opened()

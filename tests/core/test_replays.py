@@ -36,6 +36,14 @@ def test_what_is_not_there_is_not_made(change: TakeReplay) -> None:
     assert (changed.body, changed.answer.run) == (None, None)
 
 
+def test_a_clock_that_was_set_back_keeps_no_dead_driver_alive() -> None:
+    body = START.apply(None, 1_000_000).body
+    body = TAKE.apply(body, 1_000_000).body
+    other = TakeReplay(register=NAME, driver="e", lease_us=10)
+    assert other.apply(body, 1_000_009).answer.run.driver == "d"
+    assert other.apply(body, 500_000).answer.run.driver == "e"
+
+
 def test_each_change_heard_twice_is_as_good_as_once() -> None:
     body = None
     for change in ALL:

@@ -18,6 +18,7 @@ REGISTERS = "alert:"  # before the name of each alert's register
 TURN = "alerting:turn"
 FAILURES = "alerting:failures"
 KEEP_US = 30 * 24 * 3600 * 1_000_000
+LONGEST_US = 10 * 365 * 24 * 3600 * 1_000_000  # that an alert is not sent again, whatever its register says
 HEARD = 200  # reports that are known again
 MOST_SLICES = 2_000
 
@@ -82,7 +83,7 @@ class EndAlert(Change, frozen=True, kw_only=True):
         told = _decoded(_told, body)
         if told is None:
             return Changed(body, Taken(mine=False, quiet_us=0, now_us=now_us))
-        quiet_us = max(0, told.until_us - now_us)
+        quiet_us = min(max(0, told.until_us - now_us), LONGEST_US)
         if not told.firing:
             return Changed(body, Taken(told.ended_by == self.by, quiet_us, now_us))
         ended = _encoder.encode(replace(told, firing=False, ended_by=self.by))
@@ -119,7 +120,8 @@ class TakeTurn(Change, frozen=True, kw_only=True):
     def apply(self, body: bytes | None, now_us: int) -> Changed:
         """Yes to its holder, and to anybody once its lease is over."""
         holder = _decoded(_holder, body)
-        if holder is not None and holder.by != self.by and now_us < holder.until_us:
+        # a lease that is longer than any is of a clock that was set back since
+        if holder is not None and holder.by != self.by and 0 < holder.until_us - now_us <= self.lease_us:
             return Changed(body, Turn(mine=False, now_us=now_us), self.lease_us)
         mine = _encoder.encode(_Holder(self.by, now_us + self.lease_us))
         return Changed(mine, Turn(mine=True, now_us=now_us), self.lease_us)

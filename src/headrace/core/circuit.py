@@ -64,9 +64,8 @@ class CircuitPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("failure_rate", "slow_rate"):
-            _check(
-                name, getattr(self, name), 0 < getattr(self, name) <= 1, "a share above 0 and at most 1, such as 0.5"
-            )
+            share = getattr(self, name)
+            _check(name, share, 0 < share <= 1, "a share above 0 and at most 1, such as 0.5")
         _check("window", self.window, _whole(self.window, MOST), f"a whole number from 1 to {MOST}")
         minimum = self.minimum is None or _whole(self.minimum, self.window)
         _check("minimum", self.minimum, minimum, f"a whole number from 1 to {self.window}, the window, or None")
@@ -153,13 +152,21 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
 
         A half-open one whose policy wants fewer probes now may have all its results already, and nobody to tell.
         """
-        breaker = self
+        breaker = self._as_of(now_us)
         if breaker.state == "open" and now_us >= breaker.until_us:
             breaker = breaker.moved("half_open", now_us, "it has been open for long enough", by)
         if any(until <= now_us for until in breaker.permits.values()):
             living = {id: until for id, until in breaker.permits.items() if until > now_us}
             breaker = replace(breaker, permits=living)
         return _judged(breaker, now_us, by) if breaker.state == "half_open" else breaker
+
+    def _as_of(self, now_us: int) -> Breaker:
+        """Where the store's clock was set back, what is to come takes no longer for that."""
+        ahead_us = self.since_us - now_us
+        if ahead_us <= 0:
+            return self
+        permits = {call: until - ahead_us for call, until in self.permits.items()}
+        return replace(self, since_us=now_us, until_us=max(0, self.until_us - ahead_us), permits=permits)
 
     @property
     def probes_left(self) -> int:
@@ -329,19 +336,15 @@ class ForceCircuit(CircuitChange, frozen=True, kw_only=True):
     def apply(self, body: bytes | None, now_us: int) -> Changed:
         """Whatever state it is in; the same again changes nothing."""
         was = decode(body, self.policy)
-        breaker = was
-        if was.state != self.to or (self.to == "closed" and was.window):
-            breaker = was.moved(self.to, now_us, self.why, self.by)
+        again = was.state == self.to and not (self.to == "closed" and was.window)
+        breaker = was if again else was.moved(self.to, now_us, self.why, self.by)
         return _changed(body, was, breaker, self.answered(was, breaker, now_us))
 
 
 def shares(letters: str) -> tuple[float, float]:
     """(share of failed calls, share of slow ones) of a window; (0, 0) of an empty one."""
-    if not letters:
-        return 0.0, 0.0
-    failed = letters.count("f") + letters.count("x")
-    slow = letters.count("s") + letters.count("x")
-    return failed / len(letters), slow / len(letters)
+    failed, slow = (letters.count(letter) + letters.count("x") for letter in "fs")
+    return failed / max(1, len(letters)), slow / max(1, len(letters))
 
 
 def verdict(letters: str, policy: CircuitPolicy) -> str:
@@ -364,8 +367,7 @@ def _judged(breaker: Breaker, now_us: int, by: str) -> Breaker:
         if why:
             return breaker.moved("open", now_us, f"probes: {why}", by)
         closed = breaker.moved("closed", now_us, "the probes came back well", by)
-        recovering = now_us + policy.recovery_us
-        return replace(closed, recovering_until_us=recovering, paced_us=now_us - policy.burst_us)
+        return replace(closed, recovering_until_us=now_us + policy.recovery_us, paced_us=now_us - policy.burst_us)
     return breaker
 
 

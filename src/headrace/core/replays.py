@@ -126,7 +126,8 @@ class TakeReplay(_ReplayChange, frozen=True, kw_only=True):
 
     def changed(self, run: ReplayRun, now_us: int) -> ReplayRun:
         """Counts of what was passed over begin anew, as its driver does, except where it counts ids."""
-        if run.driver not in ("", self.driver) and run.lease_until_us > now_us:
+        # a lease that is longer than any is of a clock that was set back since
+        if run.driver not in ("", self.driver) and 0 < run.lease_until_us - now_us <= self.lease_us:
             return run
         run = replace(run, driver=self.driver, lease_until_us=now_us + self.lease_us)
         return run if run.ids is not None else replace(run, skipped=0, skips={})
