@@ -3,12 +3,14 @@
 import asyncio
 import threading
 from itertools import pairwise
+from typing import Any
 
-from headrace import Cancel, Headrace, Middleware, Pending, Snooze, State
+from headrace import Cancel, Headrace, JobContext, Middleware, Pending, Snooze, State
 from headrace.core.backoff import Fixed
 from headrace.core.operations import Claim
 from headrace.core.registers import Amend
 from headrace.core.retry import Retry
+from headrace.middleware import Run
 from headrace.signals import CircuitChanged, Signal
 from tests.circuits.conftest import EVERY
 from tests.circuits.dependency import Dependency
@@ -170,6 +172,37 @@ async def test_a_circuit_that_opens_is_heard_of_while_jobs_wait_for_a_thread(app
 
         await await_until(are_parked)
     assert begun == [0]
+
+
+async def test_a_circuit_that_opens_is_heard_of_between_dispatch_and_handler(app: Headrace) -> None:
+    smtp = app.circuit("smtp", window=2, minimum=1, open_for=60)
+    calls: list[int] = []
+    heard = asyncio.Event()
+
+    class Slow(Middleware):
+        async def around(self, job: JobContext, run: Run) -> Any:
+            if job.arguments["number"]:
+                await heard.wait()
+            return await run()
+
+        def noticed(self, signal: Signal) -> None:
+            heard.set()
+
+    app.middleware.append(Slow())
+
+    @app.task(circuit=smtp, retry=AGAIN)
+    async def mail(number: int) -> None:
+        calls.append(number)
+        raise ConnectionError
+
+    async with working(app, concurrency=2):
+        await mail.aenqueue_many([{"number": 1}, {"number": 0}])
+
+        async def is_parked() -> bool:
+            return await parked(app) == 1
+
+        await await_until(is_parked)
+    assert calls == [0]
 
 
 async def test_nobody_asks_about_a_circuit_whose_jobs_have_begun() -> None:

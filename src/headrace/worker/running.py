@@ -66,6 +66,9 @@ class Runs:
         function = work.task.handler
 
         def call() -> Awaitable[Any]:
+            # its circuit may have opened since its dispatch, in the same round of the loop or while middleware waited
+            if work.gate is not None and work.gate.begun_at is None and self._shared.gates.ending(work) is not None:
+                raise NotBegunError
             self._shared.gates.begin(work)
             return self._inside.acall(work.context, function, work.kwargs)
 
