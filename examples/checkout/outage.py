@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -28,7 +29,7 @@ class OutageScenes(Director):
         self.wait_for("the circuit around it opens: mails wait", lambda: self._times("open") >= 1, 15)
         self.wait_for("the pager rings for it", lambda: self.cast.pager.rang_for("circuit-opened"), 10)
         self.wait_for("two probes have found it as bad as before", lambda: self._times("open") >= 2, 15)
-        self.until(lambda: time.time() >= began + LASTS, LASTS)
+        self.until(lambda: time.time() >= began + LASTS and self._flows_on(before), LASTS + 20)
         self.cast.mail.busy, ended = False, time.time()
         waiting, after, policy = self.cast.parked_mails(), self.cast.done(), self.cast.circuit().policy
         self.stage.note(f"the mail server works again; {len(waiting)} mails wait")
@@ -47,6 +48,12 @@ class OutageScenes(Director):
             meanwhile={what: after[what] - before[what] for what in after},
         )
         threading.Thread(target=self._note_when_drained, args=(self.outage,), daemon=True).start()
+
+    def _flows_on(self, before: Mapping[str, int]) -> bool:
+        """Whether orders have come in since, and most of what follows an order has been done."""
+        now = self.cast.done()
+        done = {what: now[what] - before[what] for what in now}
+        return all(done.values()) and min(done["charges"], done["invoices"]) >= done["orders"] / 2
 
     def mails_are_out(self) -> None:
         """All that waited, while orders came in all the time."""

@@ -62,9 +62,7 @@ class Operator:
 
 
 @pytest.fixture
-def operator(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Operator]:
+def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Operator]:
     (tmp_path / "shop_jobs.py").write_text(SHOP)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADRACE_APP", "shop_jobs:app")

@@ -42,7 +42,10 @@ def ask(order_id: int) -> str:
     ("give", "words"),
     [
         (lambda app: app.task(prioritty=3), r"@app.task has no option prioritty=: did you mean priority=\?"),
-        (lambda app: app.task(colour="red"), r"@app.task has no option colour=: it takes aliases, circuit, deadline, .*unique"),
+        (
+            lambda app: app.task(colour="red"),
+            r"@app.task has no option colour=: it takes aliases, circuit, deadline, .*unique",
+        ),
         (lambda app: app.task(ask).using(run_afterr=3), r"using has no option run_afterr=: did you mean run_after="),
         (lambda app: app.task(ask).using(3), r"using takes its options by name, such as using\(queue=...\), and not 3"),
         (
