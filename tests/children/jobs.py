@@ -166,6 +166,12 @@ def end_process(how: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+@app.task(run_in="process", keep=KEEP, retry=NEVER)
+def desert(path: str) -> None:
+    say(path, subprocess.Popen(["sleep", "60"]).pid)
+    os._exit(3)
+
+
 @app.task(run_in="process", keep=KEEP, retry=AGAIN)
 def die(path: str, how: str, times: int) -> None:
     with contextlib.suppress(FileNotFoundError):

@@ -55,6 +55,14 @@ async def test_a_death_costs_its_job_one_crash_and_is_named(path: str) -> None:
             assert (job.counts["crashes"], job.counts["attempts"]) == (1, 0)
 
 
+async def test_what_a_job_has_started_does_not_outlive_its_death(path: str) -> None:
+    """Else it would go on beside the next attempt."""
+    async with working(app, processes=1):
+        await ended(app, (await jobs.desert.aenqueue(path)).id, "failed")
+        ((pid,),) = lines(path)
+        await await_until(lambda: gone(pid))
+
+
 async def test_a_death_is_noticed_where_its_signal_is_ignored(path: str, request: pytest.FixtureRequest) -> None:
     """As a worker inherits it from some of those that start it: the system tells nobody then how a child has ended."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -148,6 +148,8 @@ class Child:
         self.pid = pid
 
     def _died(self, code: int | None) -> None:
+        if self.busy and self.pid:  # what its job has started must not go on beside the next attempt
+            system.end_rest(self.pid)
         self._dead.set_result(code)
         self.spent = True
         self._last_words = self._loop.create_task(self._hear_last_words(code))
@@ -237,7 +239,7 @@ class Child:
 
     def _terminate(self, run: Run) -> None:
         if run is self._run:
-            if self.alive:  # else its number may be another's by now
+            if self.alive and self.pid:  # else its number may be another's by now
                 system.end_group(self.pid, signal.SIGTERM)
             run.ladder = self._loop.call_later(KILL_S, self.kill)
 

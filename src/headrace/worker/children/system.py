@@ -51,6 +51,13 @@ def end_group(pid: int, number: int) -> None:
             os.kill(pid, number)
 
 
+def end_rest(pid: int) -> None:
+    """Kill what a child that has just died has started: as long as any of that lives, nothing else has its number."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, kill_number())
+
+
 def kill_number() -> int:
     """The signal that nothing can ignore."""
     return int(getattr(signal, "SIGKILL", signal.SIGTERM))
