@@ -152,6 +152,22 @@ async def test_of_many_workers_one_tells(url: str, unique_name: str) -> None:
     ]
 
 
+async def test_a_worker_that_ends_before_its_first_look_counts_what_has_failed_all_the_same() -> None:
+    notes = Notes()
+    app = Headrace("memory://")
+    alerts = app.alerts(rules=[FailedGrowth(count=2)], sinks=[notes])
+
+    @app.task(retry=1)
+    async def fail() -> None:
+        raise ValueError
+
+    for _ in range(2):
+        await fail.aenqueue()
+        await app.worker(burst=True).run()
+    assert alerts.flush(20)
+    assert [alert.facts["failed"] for alert in notes.alerts] == [2]
+
+
 async def test_a_lost_worker_is_told_by_the_one_that_found_it() -> None:
     app, notes = Headrace("memory://", lease=1), Notes()
     alerting(app, WorkerLost(), sinks=[notes])

@@ -39,6 +39,7 @@ logger = logging.getLogger("headrace.alerts")
 
 TURNS = 3  # the turn to look ends after so many looks that did not take place
 SLICES = 20  # of the shortest window, by which failures are counted
+LAST_S = 1.0  # how long the last report of a worker may take
 MOST_TALLIED = 1_000  # queues and tasks that a worker counts between two looks
 
 
@@ -103,13 +104,33 @@ class Alerts(Middleware):
         if not self._growth and not self._waiting:
             return
         every_s = self.settings.every_us / 1_000_000
-        while True:
-            await asyncio.sleep(every_s * (0.75 + 0.5 * self._app.rng.random()))
-            try:
-                await self._look(worker)
-            except StoreError as error:
-                if times := self._trouble.count():
-                    logger.warning("alerts: looking at the store failed (%d times of late): %s", times, error)
+        try:
+            while True:
+                await asyncio.sleep(every_s * (0.75 + 0.5 * self._app.rng.random()))
+                try:
+                    await self._look(worker)
+                except StoreError as error:
+                    if times := self._trouble.count():
+                        logger.warning("alerts: looking at the store failed (%d times of late): %s", times, error)
+        finally:
+            await self._report_last()
+
+    async def _report_last(self) -> None:
+        """A worker that ends within seconds, as with `burst`, would else take along what has failed in it."""
+        if not self._tally and self._unsent is None:
+            return
+        report = self._unsent = self._unsent or self._taken()
+        failed: Failed
+        try:
+            async with asyncio.timeout(LAST_S):
+                (failed,) = await self._app.driver.arun(Amend((report,)))
+        except (StoreError, TimeoutError) as error:
+            logger.warning("alerts: what has failed last in this worker is not counted: %r", error)
+            return
+        self._unsent = None
+        sight = Sight(failed.now_us, failed)
+        for finding in (finding for rule in self._growth for finding in rule.seen(sight)):
+            self._report(finding)
 
     async def _look(self, worker: str) -> None:
         driver = self._app.driver
