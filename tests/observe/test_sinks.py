@@ -80,7 +80,8 @@ def test_a_chat_gets_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_a_receiver_may_do(behaviour: Behaviour, words: str, again: bool) -> None:
     with receiving(behaviour) as receiver, pytest.raises(NotTaken, match=words) as caught:
-        WebhookSink(url=receiver.url(), timeout=0.2).send(ALERT)
+        # a busy machine may take longer than that to answer at all
+        WebhookSink(url=receiver.url(), timeout=0.2 if "0.2" in words else 20).send(ALERT)
     assert caught.value.again is again
 
 
