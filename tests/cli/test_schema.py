@@ -21,6 +21,7 @@ from headrace.core import operations as ops
 from headrace.core.once_records import LookOnce
 from headrace.core.outbox import ViewOutbox
 from headrace.core.registers import LookRegisters
+from headrace.core.states import State
 from headrace.errors import ConfigError
 from headrace.migrations import latest, statements
 from tests.cli.conftest import Result
@@ -178,6 +179,17 @@ def test_down_and_up_again_keeps_the_jobs(place: Place) -> None:
     assert place("upgrade").code == 0
     assert place.app.outbox_driver.run(ViewOutbox()).pending == 0
     assert place.drain() == ["of-version-1"]
+
+
+def test_no_job_stays_parked_under_a_version_that_gives_none_back(place: Place) -> None:
+    assert place("upgrade").code == 0
+    job = place.app.tasks["shop.mail"].enqueue(order_id=1)
+    (claimed,) = place.app.driver.run(ops.Claim("v", 1, ("default",), 1, 30 * SECOND_US)).jobs
+    parked = ops.Outcome(claimed.id, claimed.queue, claimed.token, State.PARKED, reason="circuit smtp")
+    assert place.app.driver.run(ops.Settle("v", (parked,))) == [True]
+    assert place("downgrade", "--to", "3").code == 0
+    assert place("upgrade").code == 0
+    assert place.drain() == [job.id]
 
 
 def test_no_job_is_lost_unasked(place: Place) -> None:

@@ -4,6 +4,10 @@
 -- What an operator has forced open would not be so any more.
 select 'registers', count(*) from headrace_registers;
 
+-- name: parked
+-- Whatever they wait for, no older version gives a parked job back.
+update headrace_jobs set state = 'ready' where state = 'parked';
+
 -- name: version
 update headrace_meta set value = 3 where name = 'schema';
 
