@@ -14,7 +14,7 @@ from headrace.stores.redis.common import Common
 from headrace.stores.redis.producing import BYTES, in_full
 
 DONE, STALE, ELSEWHERE = 1, 0, 2
-PLAIN, GUARDED, OTHER = 0, 1, -1  # kinds of outcomes, in the order in which settle_more.lua is handed them
+PLAIN, GUARDED, PARKED, OTHER = range(4)  # kinds of outcomes, in the order in which settle_more.lua is handed them
 
 
 def settle(store: Common, op: ops.Settle) -> Plan[list[bool]]:
@@ -74,24 +74,28 @@ def _settle(store: Common, worker: str, outcomes: tuple[ops.Outcome, ...]) -> Pl
     places: dict[str, tuple[list[int], ...]] = {}
     for place, outcome in enumerate(outcomes):
         if outcome.queue not in places:
-            places[outcome.queue] = ([], [], []) if more else ([], [])
-        places[outcome.queue][-1 if in_order else _kind(outcome)].append(place)
+            places[outcome.queue] = ([], [], [], [])
+        places[outcome.queue][OTHER if in_order else _kind(outcome)].append(place)
     codes = [STALE] * len(outcomes)
     for queues in store.groups(tuple(places)):
-        order = [place for queue in queues for part in places[queue] for place in part]
-        args: list[Any] = [store.moment(), str(len(queues))]
-        args += [str(len(part)) for queue in queues for part in places[queue]]
+        sizes: list[int] = []
+        order: list[int] = []
+        args: list[Any] = []
         for queue in queues:
-            plain, *guarded, others = places[queue]
-            args += [outcomes[place].id for place in plain]
-            args += [b"%018d" % outcomes[place].token for place in plain]
-            for part in guarded:
-                args += _guarded([outcomes[place] for place in part])
+            plain, guarded, parked, others = places[queue]
+            groups = _groups(outcomes, parked)
+            sizes += [len(plain), *([len(guarded)] if more else []), len(groups), len(others)]
+            args += _claims(outcomes, plain)
+            args += _guarded(outcomes, guarded)
+            for (reason, keep_us), group in groups.items():
+                args += [str(len(group)), reason, str(keep_us), *_claims(outcomes, group)]
             for place in others:
                 args += _change(outcomes[place])
-                if more:
-                    args += _more(store, outcomes[place])
-        answer = yield Call("settle_more" if more else "settle", store.keys.of_all(queues, worker), tuple(args))
+                args += _more(store, outcomes[place]) if more else []
+            order += [*plain, *guarded, *(place for group in groups.values() for place in group), *others]
+        head = (store.moment(), str(len(queues)), *map(str, sizes))
+        script = "settle_more" if more else "settle"
+        answer = yield Call(script, store.keys.of_all(queues, worker), (*head, *args))
         for place, code in zip(order, answer, strict=True):
             codes[place] = code
     return codes
@@ -107,18 +111,34 @@ def _in_order(outcomes: tuple[ops.Outcome, ...], *, more: bool) -> bool:
 
 
 def _kind(outcome: ops.Outcome) -> int:
-    if outcome.state is not State.SUCCEEDED or outcome.keep_us > 0 or outcome.then:
+    if outcome.then:
         return OTHER
-    if outcome.once is None:
-        return PLAIN
-    return GUARDED if outcome.once.state == "done" else OTHER
+    if outcome.state is State.SUCCEEDED and outcome.keep_us <= 0:
+        if outcome.once is None:
+            return PLAIN
+        return GUARDED if outcome.once.state == "done" else OTHER
+    # what a circuit holds back leaves everything as it is
+    leaves_all = outcome.trail is None and outcome.once is None and outcome.delay_us == 0
+    return PARKED if outcome.state is State.PARKED and leaves_all else OTHER
 
 
-def _guarded(outcomes: list[ops.Outcome]) -> list[Any]:
+def _groups(outcomes: tuple[ops.Outcome, ...], parked: list[int]) -> dict[tuple[str, int], list[int]]:
+    """Of outcomes that park, by their reasons, and by how long one is kept that was cancelled meanwhile."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    for place in parked:
+        groups.setdefault((outcomes[place].reason, outcomes[place].keep_us), []).append(place)
+    return groups
+
+
+def _claims(outcomes: tuple[ops.Outcome, ...], places: list[int]) -> list[Any]:
+    """Ids, then tokens."""
+    return [outcomes[place].id for place in places] + [b"%018d" % outcomes[place].token for place in places]
+
+
+def _guarded(outcomes: tuple[ops.Outcome, ...], places: list[int]) -> list[Any]:
     """Column by column."""
-    args: list[Any] = [outcome.id for outcome in outcomes]
-    args += [b"%018d" % outcome.token for outcome in outcomes]
-    ends = [outcome.once for outcome in outcomes if outcome.once is not None]
+    ends = [end for place in places if (end := outcomes[place].once) is not None]
+    args = _claims(outcomes, places)
     args += [once.field(end.scope, end.key) for end in ends]
     args += [b"%018d" % end.fence for end in ends]
     args += [str(end.keep_us) for end in ends]

@@ -1,9 +1,10 @@
 -- Purpose: as settle.lua, also where once records end with their jobs, and where jobs follow: all of an outcome or nothing.
 --
 -- KEYS: per queue the queue's (see library.lua), then per queue held:WORKER. Touched: all but workers and claims.
--- ARGV: now or '', how many queues; then per queue how many plain, how many guarded and how many other outcomes;
+-- ARGV: now or '', how many queues; then per queue how many plain and guarded outcomes, groups of parked ones, and others;
 --   then per queue: ids of the plain ones (succeeded, not kept), their tokens (18 digits); of the guarded ones (plain, and a
 --   once record is done) ids, tokens, fields of `once`, fences (18 digits), how long they are kept (us), + and results or -;
+--   the groups of parked ones, see library_settle.lua;
 --   and for each other: id, token, outcome, delay, keep, reason, trail ('' leaves it), field of `once` or '', and where
 --   there is one its fence, new state, how long it is kept, + and result or -; how many jobs follow, and 4 arguments for
 --   each of them as in enqueue.lua.
@@ -59,10 +60,11 @@ local function settle_other(queue, held, at)
   return at + 9 + 4 * following
 end
 
-local at = 3 + 3 * count
+local at = 3 + 4 * count
 for i = 1, count do
   local queue, held = queue_at(i - 1), KEYS[count * STRIDE + i]
-  local plain, guarded, others = tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1]), tonumber(ARGV[3 * i + 2])
+  local plain, guarded = tonumber(ARGV[4 * i - 1]), tonumber(ARGV[4 * i])
+  local parked, others = tonumber(ARGV[4 * i + 1]), tonumber(ARGV[4 * i + 2])
   if plain > 0 then
     settle_plain(queue, held, at, plain, now, answers)
   end
@@ -70,7 +72,7 @@ for i = 1, count do
   if guarded > 0 then
     settle_guarded(queue, held, at, guarded)
   end
-  at = at + 6 * guarded
+  at = settle_parked_groups(queue, held, at + 6 * guarded, parked, now, answers)
   for _ = 1, others do
     at = settle_other(queue, held, at)
   end
