@@ -205,6 +205,30 @@ async def test_a_circuit_that_opens_is_heard_of_between_dispatch_and_handler(app
     assert calls == [0]
 
 
+async def test_a_worker_that_is_told_to_stop_while_it_asks_starts_nothing() -> None:
+    """B003."""
+    app = Headrace("memory://")
+    app.driver = driver = WatchedDriver()
+    app.circuit("smtp")
+    begun: list[int] = []
+
+    @app.task(circuit="smtp")
+    async def mail(number: int) -> None:
+        begun.append(number)
+
+    job = await mail.aenqueue(1)
+    worker = app.worker()
+
+    def stop(operation: object, when: str) -> None:
+        if isinstance(operation, Amend):
+            worker.stop()
+
+    driver.trouble = stop
+    await worker.run()
+    assert not begun
+    assert await state_of(app, job.id) == "ready"
+
+
 async def test_nobody_asks_about_a_circuit_whose_jobs_have_begun() -> None:
     app = Headrace("memory://")
     app.driver = driver = WatchedDriver()

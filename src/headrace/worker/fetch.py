@@ -136,11 +136,12 @@ class Fetcher:
         return claimed
 
     async def _dispatch(self, works: list[Work]) -> None:
-        if self._shared.stopping:  # told while the claim was under way: nothing starts any more (B003)
+        if not self._shared.stopping:
+            works = await self._let_in(works)
+            await self._guards.take(works)
+        if self._shared.stopping:  # told while the claim or a question was under way: nothing starts any more (B003)
             self._executor.give_back(works)
             return
-        works = await self._let_in(works)
-        await self._guards.take(works)
         suspects = [work for work in works if work.job.trail is not None and self._is_suspect(work)]
         if not suspects:
             self._cautious = False
