@@ -85,7 +85,7 @@ def test_failures_of_one_type_and_place_are_one_group(shop: Headrace) -> None:
     shop.tasks["mail"].enqueue(7)
     settle(shop, claimed(shop), trail=memory(line=99, message="another text"), reason="SMTPError")
     first, second = shop.jobs.failure_groups()
-    assert (first.type, first.place, first.count, first.tasks) == ("SMTPError", "shop.mail.send", 4, ("mail",))
+    assert (first.type, first.place, first.count, first.tasks) == ("SMTPError", "mail.send", 4, ("mail",))
     assert (second.type, second.count, second.example, second.message) == ("KeyError", 1, other, "'x'")
     assert first.first < first.last
     assert len(first.fingerprint) == 12
@@ -101,29 +101,42 @@ def view(task: str = "mail", reason: str = "") -> ops.JobView:
     return ops.JobView("a", "q", task, State.FAILED, 0, 1, 0, 0, 0, reason=reason)
 
 
+def frames(*files: str) -> str:
+    return "".join(
+        ["Traceback (most recent call last):\n", *(f'  File "{one}", line 7, in send\n    x\n' for one in files)]
+    )
+
+
 @pytest.mark.parametrize(
-    ("file", "named"),
+    ("task", "files", "named"),
     [
-        ("/srv/releases/2026-11-30/shop/mail.py", "shop.mail.send"),
-        ("/elsewhere/shop/mail.py", "shop.mail.send"),
-        ("/srv/releases/17/mail.py", "mail.send"),
-        (r"C:\shop\mail.py", "shop.mail.send"),
-        ("/srv/shop/mail/__init__.py", "shop.mail.send"),
-        ("mail.py", "mail.send"),
+        ("shop.mail.send", ["/srv/releases/2026-11-30/shop/mail.py"], "shop.mail.send"),
+        ("shop.mail.send", ["/elsewhere/shop/shop/mail.py"], "shop.mail.send"),
+        ("shop.mail.send", [r"C:\shop\mail.py"], "shop.mail.send"),
+        ("shop.mail.send", ["/srv/shop/mail/__init__.py"], "shop.mail.send"),
+        ("shop.mail.send", ["/srv/v1/shop/mail.py", "/srv/v1/shop/net/smtp.py"], "shop.net.smtp.send"),
+        ("shop.mail.send", ["/srv/v1/shop/mail.py", "/srv/v1/common/net.py"], "common.net.send"),
+        ("shop.mail.send", ["/srv/v1/shop/mail.py", "/srv/common/net.py"], "net.send"),
+        ("shop.mail.send", ["/srv/v1/shop/net/smtp.py"], "shop.net.smtp.send"),  # its own frame was cut off
+        ("shop.send", ["/srv/rel_a/shop.py"], "shop.send"),
+        ("shop.send", ["/srv/rel_b/shop.py"], "shop.send"),
+        ("shop.send", ["/srv/shop/shop.py"], "shop.send"),
+        ("shop.send", ["/srv/shop/rel_a/shop.py", "/srv/shop/rel_a/net.py"], "net.send"),
+        ("send", ["/srv/rel_a/shop/mail.py"], "mail.send"),  # a name of its own tells nothing
+        ("", ["/srv/releases/17/mail.py"], "mail.send"),
+        ("", ["mail.py"], "mail.send"),
     ],
 )
-def test_a_place_does_not_depend_on_the_folders_of_a_deploy(file: str, named: str) -> None:
-    assert own_frame(f'Traceback (most recent call last):\n  File "{file}", line 7, in send\n    x\n') == named
+def test_a_place_does_not_depend_on_the_folders_of_a_deploy(task: str, files: list[str], named: str) -> None:
+    assert own_frame(frames(*files), task) == named
 
 
 def test_libraries_and_causes_are_passed_over() -> None:
     cause = TRACE.format(line=1, type="OSError", message="gone").replace("in send", "in connect")
     last = TRACE.format(line=1, type="MailError", message="no")
-    assert (
-        own_frame(f"{cause}\nThe above exception was the direct cause of the following:\n\n{last}") == "shop.mail.send"
-    )
+    assert own_frame(f"{cause}\nThe above exception was the direct cause of the following:\n\n{last}") == "mail.send"
     library = 'Traceback (most recent call last):\n  File "/usr/lib/python3.13/json/decoder.py", line 1, in decode\n'
-    assert own_frame(f"{cause}\n{library}") == "shop.mail.connect"
+    assert own_frame(f"{cause}\n{library}") == "mail.connect"
     assert own_frame(library) == "json.decoder.decode"
     assert own_frame("") == own_frame("no frames") == ""
 
@@ -140,7 +153,7 @@ def test_failures_without_a_traceback_have_their_task_as_place() -> None:
 def test_a_decision_about_an_error_is_grouped_with_it() -> None:
     error = Mishap("error", 9, 1, "w", "SMTPError", "no", TRACE.format(line=1, type="SMTPError", message="no"))
     decision = Mishap("error", 9, 1, "w", "Fail", "nobody lives there")
-    assert place(Trail(history=(error, decision)), view()) == Place("SMTPError", "shop.mail.send")
+    assert place(Trail(history=(error, decision)), view()) == Place("SMTPError", "mail.send")
     later = Mishap("error", 12, 2, "w", "Fail", "by itself")
     assert place(Trail(history=(error, later)), view()).type == "Fail"
 

@@ -21,6 +21,7 @@ NAMES = 20  # tasks that are named of one group
 _FRAME = re.compile(r'^[ |+-]*File "(.+?)", line \d+, in (.+)$', re.MULTILINE)
 _BLOCK = "Traceback (most recent call last):"
 _LIBRARY = re.compile(r"[\\/](site-packages|dist-packages)[\\/]|[\\/]lib[\\/]python3[^\\/]*[\\/]|^<", re.IGNORECASE)
+_LIBRARY_FOLDERS = re.compile(r"^.*[\\/](?:(?:site|dist)-packages|lib[\\/]python3[^\\/]*)[\\/]", re.IGNORECASE)
 _OURS = re.compile(re.escape(__file__.removesuffix("core/failures.py")))
 _SEPARATORS = re.compile(r"[\\/]+")
 
@@ -183,7 +184,7 @@ class Place(msgspec.Struct, frozen=True):
 def place(remembered: Trail, view: JobView) -> Place:
     """Where a failed job failed: the innermost frame of the application's own code; without one, its task."""
     last = _decisive(remembered)
-    return Place(last.type or view.reason or "failed", own_frame(last.traceback) or view.task)
+    return Place(last.type or view.reason or "failed", own_frame(last.traceback, view.task) or view.task)
 
 
 def _decisive(remembered: Trail) -> Mishap:
@@ -199,24 +200,54 @@ def _decisive(remembered: Trail) -> Mishap:
     return last
 
 
-def own_frame(text: str) -> str:
-    """`module.function` of the innermost frame in a traceback that is no library's; else of the innermost; else ""."""
+def own_frame(text: str, task: str = "") -> str:
+    """`module.function` of the innermost frame in a traceback that is no library's; else of the innermost; else "".
+
+    The name of the task tells where its code begins: the folders above that, which a deploy may change, are not told.
+    """
     blocks = [_FRAME.findall(block) for block in text.split(_BLOCK)]
     frames = [frame for block in blocks for frame in block]
+    names = task.split(".")
+    root = _root([_parts(file) for file, _ in frames if _is_own(file)], names)
     for some in (blocks[-1], frames):
-        own = [frame for frame in some if not _LIBRARY.search(frame[0]) and not _OURS.match(frame[0])]
+        own = [frame for frame in some if _is_own(frame[0])]
         if own:
-            return _named(*own[-1])
-    return _named(*frames[-1]) if frames else ""
+            file, function = own[-1]
+            return ".".join((*_module(_parts(file), root, names), function))
+    if not frames:
+        return ""
+    file, function = frames[-1]
+    return ".".join((*_parts(_LIBRARY_FOLDERS.sub("", file)), function))
 
 
-def _named(file: str, function: str) -> str:
-    """The file without the folders above its own, which a deploy may change, and the function."""
+def _is_own(file: str) -> bool:
+    return not _LIBRARY.search(file) and not _OURS.match(file)
+
+
+def _parts(file: str) -> tuple[str, ...]:
     parts = [part for part in _SEPARATORS.split(file.removesuffix(".py")) if part]
     if len(parts) > 1 and parts[-1] == "__init__":
         parts.pop()
-    folder = [part for part in parts[-2:-1] if part.isidentifier()]
-    return ".".join((*folder, *parts[-1:], function))
+    return tuple(parts)
+
+
+def _root(files: list[tuple[str, ...]], names: list[str]) -> tuple[str, ...] | None:
+    """The folder of the task's module or package: a frame's file ends below it as the task's name begins."""
+    for length in range(len(names), 0, -1):
+        for parts in files:
+            if parts[-length:] == tuple(names[:length]):
+                return parts[:-length]
+    return None
+
+
+def _module(parts: tuple[str, ...], root: tuple[str, ...] | None, names: list[str]) -> tuple[str, ...]:
+    """The name of a module as far as it is known; else that of its file alone."""
+    if root is not None and parts[: len(root)] == root:
+        return parts[len(root) :]
+    # tracebacks are cut: the frame of the task itself may be gone, but its package is known
+    if len(names) > 2 and names[0] in parts[:-1]:
+        return parts[len(parts) - 1 - parts[::-1].index(names[0]) :]
+    return parts[-1:]
 
 
 class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
