@@ -193,3 +193,17 @@ async def test_no_child_no_attempt(monkeypatch: pytest.MonkeyPatch, caplog: pyte
         assert (info.counts["attempts"], info.counts["crashes"], info.counts["releases"]) == (0, 0, 1)
         await app.ajobs.cancel(job.id)
     assert [record.levelno for record in caplog.records if "no child process" in record.message] == [logging.ERROR]
+
+
+async def test_not_each_job_costs_a_child_that_cannot_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B115: one error instead of a loop."""
+    monkeypatch.setenv("TESTS_CHILDREN_BROKEN", "1")
+    async with working(app, processes=1):
+        ids = [(await jobs.decide.aenqueue("fail")).id for _ in range(10)]
+        for id in ids:
+            await ended(app, id, "scheduled")
+        for id in ids:
+            await app.ajobs.cancel(id)
+    assert len([record for record in caplog.records if "no child process" in record.message]) < 5

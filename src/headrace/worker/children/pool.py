@@ -21,6 +21,7 @@ from headrace.worker.steps import Tasks
 logger = logging.getLogger("headrace.worker")
 
 WATCH_S = 0.2  # between two looks at the memory of children at work
+AGAIN_S, AGAIN_MOST_S = 1.0, 30.0  # before another child is tried where one could not be started; doubled each time
 HURRY_S = 0.3  # how long a run may still take that must end at once: the worker does, or the job is another's
 
 
@@ -36,6 +37,8 @@ class Pool:
         self._all: set[Child] = set()
         self._burying: set[asyncio.Task[None]] = set()
         self._made = 0
+        self._failures = 0  # to start one, in a row
+        self._shut_until = 0.0
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -49,7 +52,7 @@ class Pool:
         """One that is ready for a job, as soon as one is free.
 
         Raises:
-            NoChildError: none could be started.
+            NoChildError: none could be started, now or a moment ago.
         """
         await self._room.acquire()
         child: Child | None = None
@@ -65,6 +68,8 @@ class Pool:
             if not child.spent:
                 return child
             self._bury(child)
+        if self._loop_time() < self._shut_until:
+            raise NoChildError
         self._made += 1
         child = Child(multiprocessing.get_context("spawn"), self._settings(), f"headrace-child-{self._made}")
         if not self._all:
@@ -75,12 +80,25 @@ class Pool:
             self._check_baseline(child)
         except (ChildLostError, OSError) as error:
             self._bury(child)
-            logger.error("no child process for jobs with run_in='process': %s", error)  # noqa: TRY400 - it says it all
+            pause_s = self._shut()
+            text = "no child process for jobs with run_in='process', the next try is in %.0f s at the earliest: %s"
+            logger.error(text, pause_s, error)  # noqa: TRY400 - it says it all
             raise NoChildError from error
         except BaseException:  # the job was interrupted while it waited
             self._bury(child)
             raise
+        self._failures = 0
         return child
+
+    def _shut(self) -> float:
+        """Start none for a while: each job that waits would else cost one that dies. For how long, in seconds."""
+        pause_s = min(AGAIN_S * 2.0 ** min(self._failures, 10), AGAIN_MOST_S)
+        self._failures += 1
+        self._shut_until = self._loop_time() + pause_s
+        return pause_s
+
+    def _loop_time(self) -> float:
+        return asyncio.get_running_loop().time()
 
     def _check_baseline(self, child: Child) -> None:
         """Refused, since no job could ever run: one error instead of a child after the other that is killed (B115)."""
