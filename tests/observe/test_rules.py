@@ -10,6 +10,7 @@ from headrace.core.alerts import Failed, Failures
 from headrace.core.operations import QueueView
 from headrace.observe import CircuitOpened, FailedGrowth, LogSink, MailSink, OldestWaiting, Rule, SlackSink, TaskHeld
 from headrace.observe import WorkerLost as WorkerLostRule
+from headrace.observe.returning import Returning
 from headrace.observe.rules import Sight
 from headrace.observe.settings import read
 
@@ -64,6 +65,35 @@ def test_waiting(rule: OldestWaiting, found: list[str]) -> None:
     seen = sight(queues={"mail": 61, "slow": 301, "empty": None})  # type: ignore[dict-item]
     assert [finding.subject for finding in rule.seen(seen)] == found
     assert rule.seen(sight()) == []
+
+
+def test_the_time_while_jobs_are_parked_is_no_waiting() -> None:
+    rule, returning = OldestWaiting(age="1m"), Returning()
+
+    def look(at: int, oldest: int | None, parked: int) -> list[float]:
+        view = QueueView("bank", 1, 0, 0, parked, 0, None if oldest is None else oldest * SECOND, None)
+        back_us = returning.look([view], at * SECOND)
+        seen = Sight(at * SECOND, Failed(at * SECOND, ()), [view], back_us)
+        return [finding.facts["waited_s"] for finding in rule.seen(seen)]
+
+    assert look(1_000, None, 50) == []
+    assert look(1_300, None, 90) == []
+    assert look(1_315, 700, 60) == []  # the circuit has closed: they come back at a pace, and are taken
+    assert look(1_330, 720, 30) == []
+    assert look(1_345, 740, 0) == []
+    assert look(1_360, 740, 0) == []
+    assert look(1_406, 740, 0) == [61]  # nobody has taken this one since
+    assert look(1_421, 740, 0) == [76]
+    assert look(1_436, 740, 20) == [91]
+    assert look(1_451, 740, 10) == [106]  # it was ready before those came back
+
+
+def test_what_waits_beside_parked_jobs_is_told() -> None:
+    returning = Returning()
+    views = [QueueView("mail", 1, 0, 0, 7, 0, 100 * SECOND, None), QueueView("sms", 1, 0, 0, 0, 0, 100 * SECOND, None)]
+    assert returning.look(views, 500 * SECOND) == {"mail": 500 * SECOND}  # nobody has looked before
+    assert returning.look(views, 515 * SECOND) == {"mail": 500 * SECOND}
+    assert returning.look((), 530 * SECOND) == {}
 
 
 def changed(after: str, circuit: str = "smtp") -> signals.CircuitChanged:

@@ -30,6 +30,7 @@ from headrace.middleware import Middleware, Run
 from headrace.observe.desk import Desk, Outlet
 from headrace.observe.lines import Seldom
 from headrace.observe.messages import Alert, Sink
+from headrace.observe.returning import Returning
 from headrace.observe.rules import FailedGrowth, Finding, OldestWaiting, Sight
 from headrace.observe.settings import AlertSettings
 from headrace.signals import Signal
@@ -62,6 +63,7 @@ class Alerts(Middleware):
         self._app = app
         self._growth = [rule for rule in settings.rules if isinstance(rule, FailedGrowth)]
         self._waiting = [rule for rule in settings.rules if isinstance(rule, OldestWaiting)]
+        self._returning = Returning()
         self._tally: Counter[tuple[str, str]] = Counter()
         self._unsent: CountFailures | None = None  # a report that was not answered
         self._trouble = Seldom()
@@ -141,7 +143,9 @@ class Alerts(Middleware):
         failed, turn = await driver.arun(Amend((report, TakeTurn(register=TURN, by=worker, lease_us=turn_us))))
         self._unsent = None
         queues = await driver.arun(Queues()) if turn.mine and self._waiting else None
-        sight = Sight(turn.now_us, failed, queues)
+        # where another one looks, none: what was seen before is forgotten
+        back_us = self._returning.look(queues or (), turn.now_us)
+        sight = Sight(turn.now_us, failed, queues, back_us)
         found = [finding for rule in (*self._growth, *self._waiting) for finding in rule.seen(sight)]
         for finding in found:
             self._report(finding)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -29,11 +29,15 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Sight(msgspec.Struct, frozen=True):
-    """What a look at the store has shown. `queues` None: this one was not looked at."""
+    """What a look at the store has shown. `queues` None: this one was not looked at.
+
+    `back_us`: of queues whose parked jobs have come back, since when their oldest one may have been ready.
+    """
 
     now_us: int
     failed: Failed
     queues: Sequence[QueueView] | None = None
+    back_us: Mapping[str, int] = {}
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +145,7 @@ class FailedGrowth(Rule, frozen=True, kw_only=True):
 
 
 class OldestWaiting(Rule, frozen=True, kw_only=True):
-    """A job has been ready for longer than `age`, and nobody has taken it.
+    """A job has been ready for longer than `age`, and nobody has taken it. The time while it is parked does not count.
 
     Args:
         age: such as "5m"; more than 0.
@@ -178,7 +182,7 @@ class OldestWaiting(Rule, frozen=True, kw_only=True):
     def _waits(self, sight: Sight) -> Iterable[tuple[QueueView, int]]:
         for view in sight.queues or ():
             if view.oldest_ready_us is not None and self.queue in (None, view.name):
-                yield view, sight.now_us - view.oldest_ready_us
+                yield view, sight.now_us - max(view.oldest_ready_us, sight.back_us.get(view.name, 0))
 
 
 class CircuitOpened(Rule, frozen=True, kw_only=True):
