@@ -42,3 +42,15 @@ async def test_a_job_that_is_enqueued_with_the_end_of_the_last_one_is_run() -> N
     await ask.aenqueue()
     await app.worker(burst=True).run()
     assert found == ["paid"]
+
+
+async def test_what_has_been_kept_for_long_enough_is_pruned_before_its_end() -> None:
+    app = Headrace("memory://", keep_failed_most=2)
+
+    @app.task(retry=1)
+    async def fails() -> None:
+        raise ValueError("no")
+
+    await fails.aenqueue_many([{}] * 5)
+    await app.worker(burst=True).run()
+    assert len((await app.ajobs.list("failed")).jobs) == 2

@@ -122,7 +122,7 @@ class Worker:
             parked=self.parked,
             nothing_left=self._nothing_left,
         )
-        upkeep = Upkeep(shared, self.executor, self.heart)
+        self.upkeep = upkeep = Upkeep(shared, self.executor, self.heart)
         # a store that would lose jobs is refused here; later on, whatever it says, the worker waits for it
         if self.inherited is not None:
             self.heart.inherit(self.inherited)
@@ -207,6 +207,8 @@ class Worker:
             logger.error("the store took no reports for %.0f s; unreported jobs run again after their lease", FLUSH_S)
         elif not await self._within(self.gates.reported(), REPORTED_S):
             logger.warning("what became of the last calls through circuits is not counted: the store does not answer")
+        elif self.options.burst:
+            await self.upkeep.prune_last()
         self.heart.stop()  # not before: what has ended must not look like the jobs of a dead worker
         for task in background:
             task.cancel()

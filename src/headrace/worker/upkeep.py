@@ -21,6 +21,7 @@ logger = logging.getLogger("headrace.worker")
 
 RESCUE_S = 5.0  # at most this long between two looks for dead workers
 PRUNE_S = 60.0
+PRUNE_LAST_S = 1.0  # how long that may take in a worker that has nothing else left to do
 CLEAN_BEATS = 2
 JUMP_US = 1_000_000  # more than that is no slow answer: a rescue that late is put off
 WAITED_S = 1.0  # a job claimed ahead of a slot goes back when no slot came free for that long
@@ -77,6 +78,16 @@ class Upkeep:
             if not more:
                 await self._shared.sleep(PRUNE_S)
             more = (await until_answered(lambda: self._shared.driver.arun(prune), backoff, "pruning")).more
+
+    async def prune_last(self) -> None:
+        """Once, in a worker that ends by itself: such as are started every few minutes may never get to prune."""
+        prune = Prune(*self._shared.keep_failed)
+        try:
+            async with asyncio.timeout(PRUNE_LAST_S):
+                while (await self._shared.driver.arun(prune)).more:
+                    pass
+        except Exception as error:  # noqa: BLE001 - the next worker does it
+            logger.warning("pruning was left to the next worker: %r", error)
 
     async def unhoard(self) -> None:
         """Give back jobs that were claimed ahead and found no slot: another worker may be free. Until cancelled."""
