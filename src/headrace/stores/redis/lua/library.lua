@@ -219,10 +219,13 @@ end
 
 -- A job in parked_for: whoever reads on from a reason finds its jobs by order, and no other reason in between. The order
 -- is made of 17 digits that sort as it does.
+local function parked_place(order, id)
+  return (order < 0 and string.format('0%016.0f', order + 2 ^ 53) or string.format('1%016.0f', order)) .. id
+end
+
 local function parked_entry(reason, order, id)
   reason = sub(reason, 1, 9999)
-  local place = order < 0 and string.format('0%016.0f', order + 2 ^ 53) or string.format('1%016.0f', order)
-  return string.format('%04d', #reason) .. reason .. place .. id
+  return string.format('%04d', #reason) .. reason .. parked_place(order, id)
 end
 
 local function free_unique(queue, id)

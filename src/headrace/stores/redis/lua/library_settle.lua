@@ -67,7 +67,7 @@ end
 local function settle_parked(queue, held, first, size, change, now, answers)
   local rows, states, cancels = known_of(queue, held, first, size)
   local moment, reason = digits(now), sub(change.reason, 1, 9999)
-  local length = string.format('%04d', #reason)
+  reason = string.format('%04d', #reason) .. reason
   local ids, orders, entries, after = {}, {}, {}, {}
   for i = 1, size do
     local id, token, row, count = ARGV[first + i - 1], ARGV[first + size + i - 1], rows[i], #ids
@@ -85,10 +85,10 @@ local function settle_parked(queue, held, first, size, change, now, answers)
       end
       ids[count + 1] = id
       orders[2 * count + 1], orders[2 * count + 2] = order, id
-      entries[2 * count + 1], entries[2 * count + 2] = 0, parked_entry(reason, order, id)
+      entries[2 * count + 1], entries[2 * count + 2] = 0, reason .. parked_place(order, id)
       after[2 * count + 1] = id
       after[2 * count + 2] = (token < moment and moment or digits(tonumber(token) + 1))
-        .. moment .. base .. length .. reason .. trail
+        .. moment .. base .. reason .. trail
       answers[#answers + 1] = 1
     else
       answers[#answers + 1] = settle(queue, held, id, token, change, now)
