@@ -217,6 +217,17 @@ def overrun(path: str, how: str) -> None:
 
 
 @app.task(run_in="process", keep=KEEP, retry=NEVER, timeout=0.4)
+def sleep_in_c() -> None:
+    """Holds the interpreter, and ends with the first signal, as if all were done."""
+    ctypes.PyDLL(None).usleep(60_000_000)
+
+
+@app.task(run_in="process", keep=KEEP, retry=NEVER, timeout=0.4)
+async def adoze(seconds: float) -> None:
+    block(seconds)
+
+
+@app.task(run_in="process", keep=KEEP, retry=NEVER, timeout=0.4)
 async def aoverrun(path: str) -> None:
     say(path, "begin", os.getpid())
     try:

@@ -138,16 +138,33 @@ async def test_first_softly_then_hard(path: str) -> None:
     assert [(job.counts["attempts"], job.history[-1].kind) for job in (soft, asynchronous, stuck, deaf)] == [
         (1, "timeout")
     ] * 4
-    assert "in overrun" in soft.traceback
+    assert soft.traceback.split("\n", 1)[0].endswith("in overrun")  # nothing of what has called it
+    assert asynchronous.traceback == ""
     assert "in overrun" in deaf.traceback
 
 
-async def test_a_soft_end_may_take_its_time(path: str) -> None:
+async def test_a_soft_end_may_take_its_time(path: str, caplog: pytest.LogCaptureFixture) -> None:
     """Longer than other handlers are waited for before they are cancelled again; what it returns stands (B024)."""
     async with working(app, processes=1, soft_grace=10):
         job = await ended(app, (await jobs.overrun.aenqueue(path, "slow")).id, "succeeded")
     assert job.counts["attempts"] == 0
     assert lines(path)[1] == ["slow", "but", "sure"]
+    assert f"job {job.id} returned after its timeout: what it did stands" in caplog.messages
+
+
+async def test_what_a_signal_has_cut_short_is_no_success() -> None:
+    """B105: a call in C ends early and returns, and so does its handler, which was never told that its time is over."""
+    async with working(app, processes=1, soft_grace=0.3):
+        await timed_out((await jobs.sleep_in_c.aenqueue()).id)
+
+
+async def test_a_coroutine_that_blocks_beyond_its_timeout_and_returns_has_succeeded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing has cut it short."""
+    async with working(app, processes=1, soft_grace=10):
+        job = await ended(app, (await jobs.adoze.aenqueue(1)).id, "succeeded")
+    assert f"job {job.id} returned after its timeout: what it did stands" in caplog.messages
 
 
 async def test_no_attempt_begins_beside_the_one_before(path: str) -> None:

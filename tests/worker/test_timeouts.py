@@ -6,6 +6,8 @@ import threading
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from headrace import Fixed, Headrace, Retry, current_job
 from headrace.context import JobContext
 from headrace.core.operations import Outcome
@@ -215,3 +217,18 @@ async def test_the_hook_learns_which_job_timed_out() -> None:
         (id, "slow", {"order": 17}, 1, "scheduled", "timeout"),
         (id, "slow", {"order": 17}, 2, "failed", "timeout"),
     ]
+
+
+async def test_a_coroutine_that_blocks_beyond_its_timeout_and_returns_has_succeeded_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It was never in a place where it could be cancelled; without a word nobody would learn that it blocks."""
+    app = Headrace("memory://")
+
+    @app.task(timeout=0.1, retry=1, keep=KEEP)
+    async def block() -> None:
+        threading.Event().wait(0.3)
+
+    async with working(app):
+        job = await ended(app, (await block.aenqueue()).id, "succeeded")
+    assert f"job {job.id} returned after its timeout: what it did stands" in caplog.messages

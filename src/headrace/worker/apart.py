@@ -59,6 +59,10 @@ class Apart:
             pool.watch()
             start_timer(work)
             end = await self._end_of(work, child, run)
+            if _cut_short(work, end):
+                child.spent = True
+                why = f"it returned without having noticed its {work.interruption}"
+                raise EndedApart(endings.Released(started=True), ErrorText("JobInterrupted", why, ""))
         return _value(work, end)
 
     async def _end_of(self, work: Work, child: Child, run: Run) -> Answer | Exception:
@@ -99,6 +103,16 @@ class Apart:
         """End all children, and wait for their death."""
         if self._pool is not None:
             await self._pool.close()
+
+
+def _cut_short(work: Work, end: Answer | Exception) -> bool:
+    """Whether it returned only because the signal that was to stop it has ended what it was waiting for.
+
+    As a library does that holds the interpreter: the handler never learns that it was not done.
+    """
+    from headrace.worker.children import messages as say  # noqa: PLC0415
+
+    return bool(work.interruption) and isinstance(end, (say.Returned, say.Decided)) and not end.told
 
 
 def _job(work: Work, number: int) -> Job:

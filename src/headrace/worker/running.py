@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from headrace.worker.polls import answered
 from headrace.worker.shared import Shared
 from headrace.worker.table import Work
 from headrace.worker.threads import NotBegunError, NoThreadError, ThreadCall, ThreadPool
-from headrace.worker.timers import start_timer, stop_timer, timeout_of
+from headrace.worker.timers import is_over, start_timer, stop_timer, timeout_of
 from headrace.worker.twice import twice
 
 logger = logging.getLogger("headrace.worker")
@@ -81,6 +82,7 @@ class Runs:
 
     async def _outcome_of(self, work: Work, call: Callable[[], Awaitable[Any]]) -> endings.Ending:
         """Await the handler (inside its middleware) and name how it ended. Nothing escapes (B010, B107)."""
+        assert work.task is not None
         if (ending := interrupted(work)) is not None:
             return ending  # between its dispatch and this first step
         work.started_us = self._shared.store_time.now_us()
@@ -97,7 +99,14 @@ class Runs:
         except BaseException as error:  # noqa: BLE001 - MemoryError, SystemExit: they end this attempt only
             # whatever a handler makes of its cancellation, a deploy costs no attempt (B024)
             return interrupted(work) or endings.Raised(error, work.started_us)
+        if work.interruption == "timeout" or (work.task.is_async and is_over(work)):
+            self._warn("job %s returned after its timeout: what it did stands", work)
         return self._returned(work, value)
+
+    def _warn(self, text: str, work: Work) -> None:
+        """From the loop: a filter of the application's that raises must not cost the run its end."""
+        line = partial(logger.warning, text, work.job.id, extra=work.describe())
+        asyncio.get_running_loop().call_soon(line)
 
     def _returned(self, work: Work, value: Any) -> endings.Ending:
         assert work.task is not None

@@ -33,6 +33,11 @@ def stop_timer(work: Work) -> None:
         work.timer = None
 
 
+def is_over(work: Work) -> bool:
+    """Whether its time is over, also where its handler has kept the loop from noticing."""
+    return work.timer is not None and work.timer.when() <= asyncio.get_running_loop().time()
+
+
 def _expire(work: Work) -> None:
     work.interrupt("timeout")
     if work.running is not None and not work.running.done():

@@ -30,6 +30,7 @@ class Gate:
         self._raising = False  # the next signal is the exception; the one after that the end
         self._cancel: Callable[[], object] | None = None
         self.raised = False  # in the run before
+        self.told = False  # whether the handler of that run could notice its interruption
         self._shields = 0
         self._missed = False
 
@@ -38,6 +39,7 @@ class Gate:
         with self._lock:
             self._stop, under_way, cancel = (number, why), number == self._number, self._cancel
             self._raising = cancel is None
+            self.told = self.told or (under_way and cancel is not None)
         if under_way:
             cancel() if cancel is not None else self._knock()
         return under_way
@@ -58,7 +60,7 @@ class Gate:
             self._missed = True
         elif self._number and self._stop is not None and self._stop[0] == self._number:
             if self._raising:
-                self._raising, self.raised = False, True
+                self._raising, self.raised, self.told = False, True, True
                 raise JobInterrupted(self._stop[1])
             raise Terminated
 
@@ -69,6 +71,7 @@ class Gate:
             self._cancel, self._number, self.raised = cancel, number, False
             already = self._stop is not None and self._stop[0] == number
             self._raising = already and cancel is None
+            self.told = already and cancel is not None
         try:
             if already:  # told before it began
                 cancel() if cancel is not None else self.on_signal()

@@ -78,20 +78,25 @@ class Line(msgspec.Struct, frozen=True, tag="line", omit_defaults=True):
 
 
 class Returned(msgspec.Struct, frozen=True, tag="returned", omit_defaults=True):
-    """The handler has returned. `result` is what a once record keeps, where one does; `problem` says why it cannot."""
+    """The handler has returned. `result` is what a once record keeps, where one does; `problem` says why it cannot.
+
+    `told`: it was interrupted before that, and could know.
+    """
 
     number: int
     result: msgspec.Raw = msgspec.Raw(b"null")
     problem: str = ""
+    told: bool = False
 
 
 class Decided(msgspec.Struct, frozen=True, tag="decided", omit_defaults=True):
-    """It has returned or raised a verdict."""
+    """It has returned or raised a verdict. `told`: as in `Returned`."""
 
     number: int
     verdict: str
     why: str = ""
     delay_us: int = 0
+    told: bool = False
 
 
 class Misfit(msgspec.Struct, frozen=True, tag="misfit"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import errno
+import itertools
 import os
 import queue
 import signal
@@ -13,13 +14,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import msgspec
 
 from headrace.context import JobContext, enter
 from headrace.core import codec, once
-from headrace.core.errortext import describe
+from headrace.core.errortext import FRAMES, describe
 from headrace.core.settle import retry_after_us
 from headrace.core.trail import TEXT, TRACEBACK, clean
 from headrace.core.verdict import Verdict, mistaken
@@ -35,6 +37,7 @@ from headrace.worker.children.nowhere import Nowhere
 PATIENCE_S = 5.0  # how long a child may take to leave when it is told to
 TERMINATED = 143  # exit code of one that ended by SIGTERM
 CLASSES = 20  # of an exception that are told
+AROUND = {"multiprocessing", "asyncio", "contextlib", "selectors", __name__.partition(".")[0]}
 
 
 def serve(connection: socket.socket, settings: bytes) -> None:
@@ -149,9 +152,7 @@ class Child:
         return b"".join(parts)
 
     def _stop(self, stop: say.Stop) -> None:
-        frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001 - its documented use
-        stack = "".join(traceback.format_stack(frame)[-30:]) if frame is not None else ""
-        del frame
+        stack = _stack_of_the_handler()
         # first: it may be the last thing that is heard of this process
         self.send(say.Where(stop.number, clean(stack, TRACEBACK, keep_end=True)))
         if (context := self._context) is not None and self._gate.is_for(stop.number):
@@ -181,7 +182,7 @@ class Child:
             self._context = context = _context(job, task, envelope, arguments)
             value = contextvars.copy_context().run(self._call, job, task, context, arguments)
         except Verdict as verdict:
-            return _decided(job, verdict)
+            return _decided(job, verdict, told=self._gate.told)
         except Terminated:
             os._exit(TERMINATED)
         except BaseException as error:  # noqa: BLE001 - MemoryError, SystemExit: they end this attempt only (B010)
@@ -190,7 +191,8 @@ class Child:
             self._gate.close()
         if (mistake := mistaken(value, task.name)) is not None:
             return _raised(job, task, mistake)
-        return _decided(job, value) if isinstance(value, Verdict) else _returned(job, value)
+        told = self._gate.told
+        return _decided(job, value, told=told) if isinstance(value, Verdict) else _returned(job, value, told=told)
 
     def _call(self, job: say.Job, task: Task[..., Any], context: JobContext, arguments: dict[str, Any]) -> Any:
         inside = Inside(getattr(task.producer, "middleware", ()))
@@ -208,6 +210,20 @@ class Child:
                 return await inside.acall(context, task.handler, arguments)
 
         return self._runner.run(run())
+
+
+def _stack_of_the_handler() -> str:
+    """Where the main thread is, without what has called the handler; empty while a coroutine waits."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001 - its documented use
+    frames = list(traceback.walk_stack(frame))[::-1]
+    inner = itertools.dropwhile(lambda pair: _is_around(pair[0]), frames)
+    return "".join(traceback.StackSummary.extract(inner).format()[-FRAMES:])
+
+
+def _is_around(frame: FrameType) -> bool:
+    """Whether this is no frame of the application's, but one that leads to it."""
+    module = str(frame.f_globals.get("__name__")).partition(".")[0]
+    return module in AROUND or frame.f_code.co_filename == "<string>"  # with which multiprocessing starts
 
 
 def _canceller(loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
@@ -248,18 +264,18 @@ def _context(job: say.Job, task: Task[..., Any], envelope: codec.Envelope, argum
     )
 
 
-def _returned(job: say.Job, value: object) -> say.Returned:
+def _returned(job: say.Job, value: object, *, told: bool) -> say.Returned:
     if not job.result:
-        return say.Returned(job.number)
+        return say.Returned(job.number, told=told)
     try:
-        return say.Returned(job.number, msgspec.Raw(once.encode_result(value)))
+        return say.Returned(job.number, msgspec.Raw(once.encode_result(value)), told=told)
     except InvalidArguments as error:
-        return say.Returned(job.number, problem=str(error))
+        return say.Returned(job.number, problem=str(error), told=told)
 
 
-def _decided(job: say.Job, verdict: Verdict) -> say.Decided:
+def _decided(job: say.Job, verdict: Verdict, *, told: bool) -> say.Decided:
     kind = next(kind for kind in say.VERDICTS.values() if isinstance(verdict, kind))
-    return say.Decided(job.number, kind.__name__, clean(str(verdict.why), TEXT), getattr(verdict, "delay_us", 0))
+    return say.Decided(job.number, kind.__name__, clean(str(verdict.why), TEXT), getattr(verdict, "delay_us", 0), told)
 
 
 def _raised(job: say.Job, task: Task[..., Any] | None, error: BaseException) -> say.Raised:
