@@ -23,6 +23,7 @@ _SINGULAR = {
     "snoozes": "snooze",
     "replays": "replay",
     "polls": "poll",
+    "probes": "probe",
 }
 
 

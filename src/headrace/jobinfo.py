@@ -55,7 +55,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     reason: str  # short: an error's type name, "crashed", "timeout"
     unique: str | None
     cancel_requested: bool
-    counts: dict[str, int]  # attempts, errors, crashes, releases, snoozes, replays, polls
+    counts: dict[str, int]  # attempts, errors, crashes, releases, snoozes, replays, polls, probes
     history: tuple[Mishap, ...]  # what went wrong, oldest first, at most 10
     edits: tuple[Edit, ...] = ()  # corrections of its arguments while it was failed, oldest first, at most 10
     args: Any = None  # decoded JSON; None in listings and where it cannot be decoded
@@ -122,6 +122,7 @@ def job_info(view: JobView, poll: Polling | None = None) -> JobInfo:
             "snoozes": remembered.snoozes,
             "replays": remembered.replays,
             "polls": remembered.polls,
+            "probes": remembered.probes,
         },
         history=remembered.history,
         edits=remembered.edits,

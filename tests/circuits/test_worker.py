@@ -324,3 +324,23 @@ async def test_a_closed_circuit_is_hardly_asked_about() -> None:
     questions = [change for operation in driver.seen if isinstance(operation, Amend) for change in operation.changes]
     assert claims > 5
     assert 0 < len(questions) < claims
+
+
+async def test_an_outage_fails_no_job_however_few_there_are(app: Headrace, dependency: Dependency) -> None:
+    """Three jobs, more probes than that, and an outage of many rounds: nobody pays with attempts for having tried."""
+    smtp = app.circuit("smtp", window=3, minimum=3, open_for=0.1, probes=5)
+    done: list[int] = []
+
+    @app.task(circuit=smtp, retry=Retry(max_attempts=2, backoff=Fixed(0.01)))
+    async def mail(number: int) -> None:
+        await dependency.call()
+        done.append(number)
+
+    dependency.works = False
+    async with working(app):
+        ids = [(await mail.aenqueue(number)).id for number in range(3)]
+        await await_until(lambda: len(dependency.calls) >= 12, 20, "a few rounds of probes")
+        infos = [await app.ajobs.get(id) for id in ids]
+        assert all(info is not None and info.counts["attempts"] == 1 for info in infos)
+        dependency.works = True
+        await await_until(lambda: sorted(done) == [0, 1, 2], 20, "all of them")

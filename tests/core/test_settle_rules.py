@@ -10,9 +10,9 @@ from headrace.core.backoff import Fixed, Stepped
 from headrace.core.codec import Envelope
 from headrace.core.operations import CANCELLED_KEEP_US
 from headrace.core.retry import Retry
-from headrace.core.settle import SECOND, Ending, limits
+from headrace.core.settle import FREE_PROBES, PARKED_PROBES, SECOND, Ending, Probe, limits
 from headrace.core.states import State
-from headrace.core.trail import EMPTY, Mishap
+from headrace.core.trail import EMPTY, Mishap, Trail
 from headrace.core.verdict import Cancel, Fail, RetryIn, Snooze, Verdict
 from tests.core.endings import NOW, end, policy, raised, rerun
 
@@ -174,3 +174,37 @@ def test_a_replay_renews_deadline_and_expiry(
     for base_us, expected in ((NOW, first), (NOW + HOUR, replayed)):
         found = limits(NOW, base_us, envelope)
         assert tuple(None if moment is None else moment - NOW for moment in found) == expected
+
+
+PROBE = Probe("circuit smtp", 60 * SECOND)
+
+
+def test_a_probe_in_vain_costs_no_attempt() -> None:
+    """It waits as all others do; after a few of them others have their turn before it; at last it is a failure."""
+    kept, delays = EMPTY, list[float]()
+    by = policy(Retry(max_attempts=2, backoff=Fixed(10)), probe=PROBE)
+    for number in range(PARKED_PROBES):
+        outcome, kept = end(raised(), kept, by)
+        assert (outcome.state, outcome.reason, outcome.delay_us) == (State.PARKED, "circuit smtp", 0)
+        assert (kept.probes, kept.attempts, kept.errors, len(kept.history)) == (number + 1, 0, 0, number + 1)
+    for _ in range(4):
+        outcome, kept = end(raised(), kept, by)
+        assert (outcome.state, outcome.reason) == (State.SCHEDULED, "ValueError")
+        delays.append(outcome.delay_us / SECOND)
+    assert (kept.attempts, kept.has_started) == (0, True)
+    for delay, least in zip(delays, (60, 120, 240, 240), strict=True):
+        assert least <= delay < 2 * least
+    outcome, kept = end(raised(), Trail(probes=FREE_PROBES), by)
+    assert (outcome.state, kept.attempts, kept.probes) == (State.SCHEDULED, 1, FREE_PROBES)
+
+
+def test_what_a_rule_says_about_its_error_holds_for_a_probe_as_well() -> None:
+    outcome, kept = end(raised(), by=policy(Retry(on={ValueError: Fail("broken")}), probe=PROBE))
+    assert (outcome.state, kept.probes) == (State.FAILED, 0)
+    outcome, kept = end(raised(), by=policy(Retry(on={ValueError: Snooze(5)}), probe=PROBE))
+    assert (outcome.state, kept.probes, kept.snoozes) == (State.SCHEDULED, 0, 1)
+
+
+def test_a_probe_that_times_out_is_one_in_vain() -> None:
+    outcome, kept = end(endings.TimedOut(3), by=policy(Retry.none(), probe=PROBE))
+    assert (outcome.state, kept.probes, kept.history[-1].kind) == (State.PARKED, 1, "timeout")

@@ -49,13 +49,25 @@ UNKNOWN_CAP_S = 30.0  # longest pause before a job of an unknown task is offered
 ONCE_TURN_S = 0.25  # first pause, give or take a half, before a job looks again whether its once key is free
 ONCE_DOUBLINGS = 4  # of that pause
 OVER_BUDGET = "retry budget"
+PARKED_PROBES = 3  # a job is parked again after so many vain probes; from then on others have their turn before it
+FREE_PROBES = 500  # and after so many it may be the job itself that fails: they count as attempts
 RETRY_AFTER_S = 1_000_000_000  # what an exception may ask for at most, about 30 years
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """A run that tried for its circuit whether the dependency is back, and found that it is not.
+
+    `reason`: what jobs of that circuit are parked for. `open_us`: how long until the next ones try.
+    """
+
+    reason: str
+    open_us: int
 
 
 class Policy(msgspec.Struct, frozen=True):
     """What bounds one job. `deadline_us` is a moment on the store's clock: no run starts after it.
 
-    A poll ends at its deadline; other jobs fail.
+    A poll ends at its deadline; other jobs fail. `probe`: the run was one, in vain.
     """
 
     retry: Retry
@@ -64,6 +76,7 @@ class Policy(msgspec.Struct, frozen=True):
     unknown_for_us: int = 600 * SECOND  # how long to wait for a worker that knows the task
     deadline_us: int | None = None
     poll: Polling | None = None
+    probe: Probe | None = None
 
 
 class _Case(msgspec.Struct, frozen=True):
@@ -230,6 +243,9 @@ def _after_error(case: _Case, rule: tuple[Retry, Ruling], mishap: Mishap, reason
     """After an error or a timeout, by the rule for it."""
     trail = case.trail
     retry, ruling = rule
+    probe = case.policy.probe
+    if probe is not None and isinstance(ruling, BACKOFFS) and trail.probes < FREE_PROBES:
+        return _probed_in_vain(case, probe, mishap, reason)
     if isinstance(ruling, Snooze):
         return _again(case, replace(trail, snoozes=trail.snoozes + 1), reason, max(least_us, ruling.delay_us))
     after = replace(trail.with_mishap(mishap), attempts=trail.attempts + 1, errors=trail.errors + 1)
@@ -243,6 +259,19 @@ def _after_error(case: _Case, rule: tuple[Retry, Ruling], mishap: Mishap, reason
     wait_s = ruling.wait(trail.attempts, previous_us / SECOND, case.rng)
     delay_us = max(least_us, round(wait_s * SECOND))
     return _again(case, replace(after, delay_us=delay_us), reason, delay_us)
+
+
+def _probed_in_vain(case: _Case, probe: Probe, mishap: Mishap, reason: str) -> Outcome:
+    """It would have waited with all others had it not been sent ahead, so that costs it no attempt.
+
+    A job that fails for a reason of its own must not be the one that tries for ever.
+    """
+    trail, more = case.trail, case.trail.probes - PARKED_PROBES
+    after = replace(trail.with_mishap(mishap), probes=trail.probes + 1, started=True)
+    if more < 0:
+        return case.outcome(State.PARKED, probe.reason, after)
+    pause_us = probe.open_us * 2 ** min(more, 2) * (1 + case.rng.random())
+    return _again(case, after, reason, round(pause_us))
 
 
 def said(ending: Ending, policy: Policy) -> str:

@@ -63,6 +63,7 @@ class Trail(msgspec.Struct, frozen=True, omit_defaults=True):
     exception or a timeout; `crashes`: leases that ran out; `releases`: times given back unharmed; `snoozes`:
     times the handler put it off. Only attempts and errors are bounded by a retry policy, crashes by `max_crashes`.
     `polls`: answers of an upstream that were not final; each of them sets attempts and crashes back to 0.
+    `probes`: runs that found, for their circuit, that the dependency is still down.
     """
 
     attempts: Count = 0
@@ -77,6 +78,7 @@ class Trail(msgspec.Struct, frozen=True, omit_defaults=True):
     alone: bool = False  # the last crash was its own doing: the worker held nothing else
     started: bool = False  # its handler began at least once, whatever came of it
     polls: Count = 0
+    probes: Count = 0
     history: tuple[Mishap, ...] = ()
     edits: tuple[Edit, ...] = ()
 

@@ -9,7 +9,7 @@ from headrace.core.states import State
 from headrace.core.trail import Trail
 from headrace.testing.runs import Run
 
-COUNTS = ("attempts", "errors", "crashes", "releases", "snoozes", "replays", "polls")
+COUNTS = ("attempts", "errors", "crashes", "releases", "snoozes", "replays", "polls", "probes")
 COSTLESS: dict[str, set[str]] = {  # what comes back for these reasons, and the only counts that may move
     "released": {"releases"},
     "snoozed": {"snoozes"},
@@ -35,7 +35,7 @@ def wrong_counts(before: Trail, after: Trail, outcome: Outcome) -> str:
     back = outcome.state in (State.SCHEDULED, State.READY)
     if back and moved != COSTLESS.get(outcome.reason, moved):
         return f"it moved {sorted(moved)}"
-    if outcome.state is State.PARKED and moved:
+    if outcome.state is State.PARKED and moved - {"probes"}:
         return f"it was parked, which costs nothing, and moved {sorted(moved)}"
     if moved & {"crashes", "replays"}:
         return f"it moved {sorted(moved)}"
@@ -49,8 +49,11 @@ def unlike_its_run(before: Trail, after: Trail, outcome: Outcome, run: Run | Non
         return f"its run {ended}"
     if (outcome.state, outcome.reason) == (State.CANCELLED, "cancelled") and not cancel and ended != "Cancel":
         return "nobody had asked for it"
-    if outcome.state is State.PARKED and run is not None:
+    vain = after.probes > before.probes  # a probe: it has run, and waits with the others once more
+    if outcome.state is State.PARKED and (run is not None) != vain:
         return f"it was parked, and its run {ended}"
+    if vain and ended != "raised" and (run is None or not run.overran):
+        return f"it counts as a probe in vain, and its run {ended}"
     if outcome.reason == "released" and run is not None and outcome.state is State.READY:
         return _wrongly_released(run)
     return _wrongly_charged(outcome, run, ended) if after.attempts > before.attempts else ""

@@ -6,6 +6,8 @@ import asyncio
 import sys
 from typing import Any
 
+from msgspec.structs import replace
+
 from headrace.core import endings, settle, trail
 from headrace.core.operations import Outcome
 from headrace.core.states import State
@@ -44,7 +46,7 @@ class Reporter:
             # given back before it was prepared: what the job remembers must go back with it
             trail.decode(work.job.trail) if work.trail is None else work.trail,
             ending,
-            shared.policy(work),
+            self._policy(work, ending),
             now_us=shared.store_time.now_us(),
             worker=shared.id,
             rng=shared.rng,
@@ -55,6 +57,11 @@ class Reporter:
         elif work.guard is not None:
             outcome = end_record(work, ending, outcome)
         return outcome if outcome.state is not State.FAILED else tell_hooks(shared.hooks, work, ending, outcome)
+
+    def _policy(self, work: Work, ending: endings.Ending) -> settle.Policy:
+        policy = self._shared.policy(work)
+        probe = None if work.gate is None else work.gate.vain_probe(ending)
+        return policy if probe is None else replace(policy, probe=probe)
 
     def report(self, work: Work, outcome: Outcome, said: str = "", *, stored: bool = False) -> None:
         """Once for each claim. `stored`: its handler has put the outcome into the store itself."""

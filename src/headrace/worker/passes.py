@@ -9,6 +9,7 @@ from headrace.circuits import CircuitOptions
 from headrace.core import endings
 from headrace.core.budget import RetryBudget
 from headrace.core.circuit import CircuitPolicy, Result, Standing
+from headrace.core.settle import Probe
 from headrace.core.verdict import Pending
 from headrace.standings import Standings
 
@@ -86,6 +87,14 @@ class Pass:
             case endings.RaisedElsewhere(classes=classes):
                 return options.result_elsewhere(classes, seconds)
         return "none"
+
+    def vain_probe(self, ending: endings.Ending) -> Probe | None:
+        """What its circuit learns from it, if it has tried for others as well, and failed."""
+        policy = self.gate.policy
+        if not self.is_probe or policy is None or self.begun_at is None:
+            return None
+        failed = self.result(ending, self.begun_at) == "failed"
+        return Probe(self.gate.reason, policy.open_us) if failed else None
 
     def was_made(self, ending: endings.Ending) -> bool:
         """Whether it counts as a run, for budgets."""
