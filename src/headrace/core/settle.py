@@ -245,7 +245,7 @@ def _after_error(case: _Case, rule: tuple[Retry, Ruling], mishap: Mishap, reason
     retry, ruling = rule
     probe = case.policy.probe
     if probe is not None and isinstance(ruling, BACKOFFS) and trail.probes < FREE_PROBES:
-        return _probed_in_vain(case, probe, mishap, reason)
+        return _probed_in_vain(case, probe, mishap, reason, least_us)
     if isinstance(ruling, Snooze):
         return _again(case, replace(trail, snoozes=trail.snoozes + 1), reason, max(least_us, ruling.delay_us))
     after = replace(trail.with_mishap(mishap), attempts=trail.attempts + 1, errors=trail.errors + 1)
@@ -261,7 +261,7 @@ def _after_error(case: _Case, rule: tuple[Retry, Ruling], mishap: Mishap, reason
     return _again(case, replace(after, delay_us=delay_us), reason, delay_us)
 
 
-def _probed_in_vain(case: _Case, probe: Probe, mishap: Mishap, reason: str) -> Outcome:
+def _probed_in_vain(case: _Case, probe: Probe, mishap: Mishap, reason: str, least_us: int) -> Outcome:
     """It would have waited with all others had it not been sent ahead, so that costs it no attempt.
 
     A job that fails for a reason of its own must not be the one that tries for ever.
@@ -271,7 +271,7 @@ def _probed_in_vain(case: _Case, probe: Probe, mishap: Mishap, reason: str) -> O
     if more < 0:
         return case.outcome(State.PARKED, probe.reason, after)
     pause_us = probe.open_us * 2 ** min(more, 2) * (1 + case.rng.random())
-    return _again(case, after, reason, round(pause_us))
+    return _again(case, after, reason, max(least_us, round(pause_us)))
 
 
 def said(ending: Ending, policy: Policy) -> str:
