@@ -52,7 +52,7 @@ entered as (
     insert into headrace_queues (name)
     select l.name from line as l
     where exists (select 1 from picked as p where p.nth = l.nth)
-        and not exists (select 1 from headrace_queues as q where q.name = l.name)
+        and not exists (select 1 from headrace_queues as q where q.name = l.name offset 0)
     on conflict do nothing
 ),
 tail as materialized (select name, nth, rank, place from picked order by nth desc, rank desc, place desc limit 1)

@@ -1,4 +1,6 @@
--- Producers: store new jobs, and make due ones ready.
+-- Producers: store new jobs, and make due ones ready. Ids are looked up one by one, whatever the statistics: `any` for the
+-- reason that settle.sql gives; `order by e.id` wants the index by id, not one that has the ids among others; `offset 0`
+-- keeps a look apart.
 
 -- name: one
 -- One job without a unique key, where nothing is in its way: no jobs that are due and go first, and nothing that was ever
@@ -13,7 +15,7 @@ from (
     left join headrace_gone as g on g.id = :id
     where (g.until_us is null or g.until_us <= c.now)
         and not exists (select 1 from headrace_jobs as j where j.id = :id)
-        and not exists (select 1 from headrace_ended as e where e.id = :id)
+        and not exists (select 1 from headrace_ended as e where e.id between :id and :id order by e.id offset 0)
         and not (:promoting::boolean and exists (
             select 1 from headrace_jobs as d where d.queue = :queue and d.state = 'scheduled' and d.due_us <= c.now
         ))
@@ -44,7 +46,7 @@ looked as materialized (
     select n.*, c.now, g.token as old_token, coalesce(n.at_us, c.now + greatest(0, n.delay_us)) as due_us,
         coalesce(
             (select j.id from headrace_jobs as j where j.id = n.id),
-            (select e.id from headrace_ended as e where e.id = n.id),
+            (select e.id from headrace_ended as e where e.id between n.id and n.id order by e.id limit 1),
             case when g.until_us > c.now then n.id end
         ) as known,
         (select h.id from headrace_jobs as h where h.queue = n.queue and h.held_key = n.unique_key) as holder
@@ -53,7 +55,7 @@ looked as materialized (
         :keys::text[], :untils::text[], :lifetimes::bigint[], :derived::boolean[], :bodies::bytea[]
     ) with ordinality as n (id, queue, task, priority, delay_us, at_us, unique_key, unique_until, unique_us, derived, body, nth)
     cross join clock as c
-    left join headrace_gone as g on g.id = n.id
+    left join headrace_gone as g on g.id = any (array[n.id, n.id])
     order by n.nth
 ),
 placed as materialized (
@@ -100,7 +102,7 @@ promoted as (
 )
 select c.now, not (
     exists (select 1 from headrace_jobs as j where j.id between :first and :last)
-    or exists (select 1 from headrace_ended as e where e.id between :first and :last)
+    or exists (select 1 from headrace_ended as e where e.id between :first and :last order by e.id offset 0)
     or exists (select 1 from headrace_gone as g where g.id between :first and :last)
 )
 from clock as c;
@@ -111,7 +113,7 @@ select exists (
     select 1 from unnest(:ids::text[]) as n (id)
     where coalesce(
         (select j.id from headrace_jobs as j where j.id = n.id),
-        (select e.id from headrace_ended as e where e.id = n.id),
+        (select e.id from headrace_ended as e where e.id between n.id and n.id order by e.id limit 1),
         (select g.id from headrace_gone as g where g.id = n.id)
     ) is not null
 );
@@ -125,8 +127,8 @@ copy headrace_jobs (
 -- name: why
 -- Once more, for those that were neither stored nor explained: another transaction was in the way and has ended.
 select n.id, n.queue,
-    exists (select 1 from headrace_jobs as j where j.id = n.id)
-        or exists (select 1 from headrace_ended as e where e.id = n.id)
+    exists (select 1 from headrace_jobs as j where j.id = n.id offset 0)
+        or exists (select 1 from headrace_ended as e where e.id between n.id and n.id order by e.id offset 0)
         or exists (select 1 from headrace_gone as g where g.id = n.id and g.until_us + 0 > :now offset 0),
     (select h.id from headrace_jobs as h where h.queue = n.queue and h.held_key = n.unique_key)
 from unnest(:ids::text[], :queues::text[], :keys::text[]) as n (id, queue, unique_key);

@@ -1,5 +1,6 @@
 -- Once records: who may take effect under a key, and what the one who did has left. Rows are locked in the order of their
--- keys, and where jobs are locked too, before them.
+-- keys, and where jobs are locked too, before them. Each is looked up by its key, whatever the statistics: `any` for the
+-- reason that settle.sql gives; `offset 0` keeps a look apart.
 
 -- name: take
 -- All in one: look at the records of these keys, which are handed over sorted and each once, and make those that are
@@ -14,11 +15,12 @@ claims as materialized (
         o.until_us, case when o.state in ('done', 'failed') then o.result end as result,
         o.state = 'held' and exists (
             select 1 from headrace_jobs as j where j.id = o.owner and j.token = o.token and j.state || '' = 'running'
+            offset 0
         ) as runs
     from unnest(
         :scopes::text[], :keys::text[], :fingerprints::bytea[], :owners::text[], :tokens::bigint[], :leases::bigint[]
     ) with ordinality as c (scope, key, fingerprint, owner, token, lease_us, nth)
-    left join headrace_once as o on o.scope = c.scope and o.key = c.key
+    left join headrace_once as o on o.scope = any (array[c.scope, c.scope]) and o.key = any (array[c.key, c.key])
 ),
 made as (
     insert into headrace_once (scope, key, fingerprint, state, owner, token, lease_until_us, fence, until_us)
@@ -33,7 +35,8 @@ select n.now, m.made, c.nth, c.found, c.state, c.holder, c.holder_token, c.lease
 from clock as n cross join (select count(*) as made from made) as m left join claims as c on c.fence is not null;
 
 -- name: replace
--- Take records that were found free, unless somebody has written them since. Answers which.
+-- Take records that were found free, unless somebody has written them since. Answers which. `until_us + 0`: by their keys,
+-- not by their time.
 with found as materialized (
     select o.ctid as spot, c.*
     from unnest(
@@ -42,8 +45,8 @@ with found as materialized (
     ) with ordinality as c (
         scope, key, fingerprint, owner, token, lease_us, fence, old_state, old_fence, old_lease, old_until, nth
     )
-    join headrace_once as o on o.scope = c.scope and o.key = c.key
-    where o.state = c.old_state and o.fence = c.old_fence and o.lease_until_us = c.old_lease and o.until_us = c.old_until
+    join headrace_once as o on o.scope = any (array[c.scope, c.scope]) and o.key = any (array[c.key, c.key])
+    where o.state = c.old_state and o.fence = c.old_fence and o.lease_until_us = c.old_lease and o.until_us + 0 = c.old_until
     order by c.nth for update of o
 )
 update headrace_once as o set
@@ -58,9 +61,9 @@ returning f.nth;
 select e.nth
 from unnest(:ids::text[], :tokens::bigint[], :scopes::text[], :keys::text[], :fences::bigint[]) with ordinality
     as e (id, token, scope, key, fence, nth)
-join headrace_once as o on o.scope = e.scope and o.key = e.key
+join headrace_once as o on o.scope = any (array[e.scope, e.scope]) and o.key = any (array[e.key, e.key])
 where o.owner = e.id and o.token = e.token and o.fence = e.fence and o.state = 'held'
-order by o.scope, o.key for update of o;
+order by e.scope collate "C", e.key collate "C" for update of o;
 
 -- name: close
 -- The end of records that are locked.
@@ -68,7 +71,7 @@ update headrace_once as o set state = e.state, result = e.result,
     until_us = e.keep_us + coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 from unnest(:scopes::text[], :keys::text[], :states::text[], :results::bytea[], :keeps::bigint[])
     as e (scope, key, state, result, keep_us)
-where o.scope = e.scope and o.key = e.key;
+where o.scope = any (array[e.scope, e.scope]) and o.key = any (array[e.key, e.key]);
 
 -- name: renew
 -- Also a lease that is over, while nobody has taken the record.

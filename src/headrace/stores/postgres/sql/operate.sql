@@ -11,7 +11,7 @@ from headrace_jobs as j where j.id = :id for update;
 with clock (now) as materialized (
     select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 )
-select exists (select 1 from headrace_ended where id = :id)
+select exists (select 1 from headrace_ended where id between :id and :id order by id offset 0)
     or exists (select 1 from headrace_gone as g cross join clock as c where g.id = :id and g.until_us + 0 > c.now);
 
 -- name: ask
@@ -59,7 +59,7 @@ where id = any (:ids::text[]) order by id for update;
 -- Who holds these unique keys.
 select j.queue, j.held_key, j.id from unnest(:queues::text[], :keys::text[]) as k (queue, key)
 cross join lateral (
-    select h.queue, h.held_key, h.id from headrace_jobs as h where h.queue = k.queue and h.held_key = k.key
+    select h.queue, h.held_key, h.id from headrace_jobs as h where h.queue = k.queue and h.held_key = k.key offset 0
 ) as j;
 
 -- name: replay
@@ -75,7 +75,9 @@ insert into headrace_jobs (
 )
 select a.place, 'ready', a.token, :now, :now, a.token, a.trail, e.unique_key,
     e.id, e.queue, e.task, e.priority, e.created_us, e.derived, e.unique_key, e.unique_until, e.unique_us, e.body
-from again as a join headrace_ended as e on e.id = a.id order by e.unique_key, e.queue, a.nth
+from again as a
+cross join lateral (select * from headrace_ended as f where f.id between a.id and a.id order by f.id offset 0) as e
+order by e.unique_key, e.queue, a.nth
 on conflict do nothing
 returning id;
 

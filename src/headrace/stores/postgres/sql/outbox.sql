@@ -1,4 +1,5 @@
--- The outbox, its relays and its operators; and the inbox.
+-- The outbox, its relays and its operators; and the inbox. Rows are looked up by their numbers, whatever the statistics: `any`
+-- for the reason that settle.sql gives; `+ interval '0'`: no index of rows that are not out serves.
 
 -- name: moment
 select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint);
@@ -51,10 +52,11 @@ update headrace_outbox set owner = :owner, due_us = :until_us where seq = any(:h
 -- What is ahead of a row may have gone out since it was looked at: then its turn has come.
 update headrace_outbox as e set due_us = n.due_us
 from unnest(:seqs::bigint[], :dues::bigint[]) as n (seq, due_us)
-where e.seq = n.seq and exists (
+where e.seq = any (array[n.seq, n.seq]) and exists (
     select 1 from headrace_outbox as o
     where o.aggregate_type = e.aggregate_type and o.aggregate_id = e.aggregate_id and o.published_at is null
         and o.seq < e.seq
+    offset 0
 );
 
 -- name: next_due
@@ -68,14 +70,14 @@ select seq from headrace_outbox where seq = any(:heads::bigint[]) and owner = :o
 update headrace_outbox as e set status = 'published', owner = null, note = n.note,
     published_at = timestamp 'epoch' + :now::bigint * interval '1 microsecond'
 from unnest(:seqs::bigint[], :notes::text[]) as n (seq, note)
-where e.seq = n.seq and e.published_at is null;
+where e.seq = any (array[n.seq, n.seq]) and e.published_at + interval '0' is null;
 
 -- name: put_back
 update headrace_outbox as e
 set status = n.status, attempts = e.attempts + n.failures, due_us = n.due_us, owner = null, note = n.note
 from unnest(:seqs::bigint[], :statuses::text[], :failures::integer[], :dues::bigint[], :notes::text[])
     as n (seq, status, failures, due_us, note)
-where e.seq = n.seq and e.published_at is null;
+where e.seq = any (array[n.seq, n.seq]) and e.published_at + interval '0' is null;
 
 -- name: wake
 -- The next row of these heads' aggregates need not wait until it is looked at again. It is written also when it is due:

@@ -1,4 +1,5 @@
--- Registers. Whoever locks several does it in the order of their names.
+-- Registers. Whoever locks several does it in the order of their names. `any`: for the reason that settle.sql
+-- gives.
 
 -- name: found
 -- The moment, and the registers of these names as they were last committed, also those whose time is over.
@@ -16,12 +17,12 @@ with wanted as materialized (
         as w (name, old_body, old_until_us, body, until_us)
 ),
 held as materialized (
-    select w.name, w.body, w.until_us from wanted as w join headrace_registers as r on r.name = w.name
+    select w.name, w.body, w.until_us from wanted as w join headrace_registers as r on r.name = any (array[w.name, w.name])
     where r.until_us = w.old_until_us and r.body = w.old_body
-    order by r.name for update of r
+    order by w.name collate "C" for update of r
 )
 update headrace_registers as r set body = h.body, until_us = h.until_us from held as h
-where r.name = h.name and (select count(*) from held) = cardinality(:names::text[])
+where r.name = any (array[h.name, h.name]) and (select count(*) from held) = cardinality(:names::text[])
 returning 1;
 
 -- name: enter
@@ -44,7 +45,8 @@ select c.now, h.name, h.body, h.until_us from clock as c left join held as h on 
 
 -- name: write
 update headrace_registers as r set body = w.body, until_us = w.until_us
-from unnest(:names::text[], :bodies::bytea[], :untils::bigint[]) as w (name, body, until_us) where r.name = w.name;
+from unnest(:names::text[], :bodies::bytea[], :untils::bigint[]) as w (name, body, until_us)
+where r.name = any (array[w.name, w.name]);
 
 -- name: erase
 delete from headrace_registers where name = any (:names::text[]);

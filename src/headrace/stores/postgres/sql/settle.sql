@@ -1,8 +1,9 @@
 -- The one path that ends a claim: out of `running`, to the end or back to the line. Rows are locked in the order in which
 -- they are handed over, which plans sort. Tombstones go a few at a time with each settle, so that no upkeep has to delete
 -- a million at once; those that somebody else deletes are skipped.
--- `state || ''`: with statistics of a moment when little was running, the planner would else find the running jobs so few
--- that it compared each claim with all of them.
+-- Each row is looked up by its id, whatever the statistics. `id = any (array[e.id, e.id])`: where the planner thinks that a
+-- table is empty, it would read all of it and compare each row with all claims. It has a way to do so where one id is said
+-- to equal the other, but not where it is said to be among some. `state || ''`: no index of running jobs serves.
 
 -- name: succeed
 -- Claims that ended well, of jobs that nobody keeps. Answers how many matched, unless all did which,
@@ -12,7 +13,7 @@ with clock (now) as materialized (
 ),
 ended as (
     delete from headrace_jobs as j using unnest(:ids::text[], :tokens::bigint[]) with ordinality as e (id, token, nth)
-    where j.id = e.id and j.token = e.token and j.state || '' = 'running'
+    where j.id = any (array[e.id, e.id]) and j.token = e.token and j.state || '' = 'running'
     returning j.id, j.token, j.derived, e.nth
 ),
 buried as (
@@ -48,9 +49,10 @@ outcomes as materialized (
     ) with ordinality as e (id, token, scope, key, fence, state, result, keep_us, nth)
 ),
 owned as materialized (
-    select e.* from outcomes as e join headrace_once as o on o.scope = e.scope and o.key = e.key
+    select e.* from outcomes as e
+    join headrace_once as o on o.scope = any (array[e.scope, e.scope]) and o.key = any (array[e.key, e.key])
     where o.owner = e.id and o.token = e.token and o.fence = e.fence and o.state = 'held'
-    order by o.scope, o.key for update of o
+    order by e.scope collate "C", e.key collate "C" for update of o
 ),
 ended as (
     delete from headrace_jobs as j
@@ -58,12 +60,13 @@ ended as (
         select * from owned union all select * from outcomes where fence is null and (select count(*) from owned) >= 0
         order by id
     ) as e
-    where j.id = e.id and j.token = e.token and j.state || '' = 'running'
+    where j.id = any (array[e.id, e.id]) and j.token = e.token and j.state || '' = 'running'
     returning j.id, j.token, j.derived, e.nth, e.scope, e.key, e.state, e.result, e.keep_us
 ),
 closed as (
     update headrace_once as o set state = e.state, result = e.result, until_us = c.now + e.keep_us
-    from ended as e cross join clock as c where o.scope = e.scope and o.key = e.key
+    from ended as e cross join clock as c
+    where o.scope = any (array[e.scope, e.scope]) and o.key = any (array[e.key, e.key])
 ),
 buried as (
     insert into headrace_gone as g (id, until_us, token)
@@ -100,7 +103,7 @@ outcomes as materialized (
 ),
 ended as (
     delete from headrace_jobs as j using outcomes as o
-    where j.id = o.id and j.token = o.token and j.state || '' = 'running' and (o.final or j.cancel)
+    where j.id = any (array[o.id, o.id]) and j.token = o.token and j.state || '' = 'running' and (o.final or j.cancel)
     returning j.id, j.queue, j.task, j.priority, j.token, j.created_us, j.base_us, j.due_us, j.derived, j.unique_key,
         j.unique_until, j.unique_us, j.body, coalesce(o.trail, j.trail) as trail,
         case when o.final then o.state else 'cancelled' end as state, o.keep_us,
@@ -135,7 +138,7 @@ back as (
         ),
         reason = o.reason, trail = coalesce(o.trail, j.trail), worker = '', claim = 0, claimed_us = null
     from outcomes as o cross join clock as c
-    where j.id = o.id and j.token = o.token and j.state || '' = 'running' and not (o.final or j.cancel)
+    where j.id = any (array[o.id, o.id]) and j.token = o.token and j.state || '' = 'running' and not (o.final or j.cancel)
     returning o.nth
 ),
 forgotten as (
@@ -153,7 +156,7 @@ union all select null::bigint, max(until_us) from forgotten;
 -- name: standing
 -- The tokens under which the store knows of a job, and whether it is running under that one.
 select token, state = 'running' from headrace_jobs where id = :id
-union all select token, false from headrace_ended where id = :id
+union all (select token, false from headrace_ended where id between :id and :id order by id)
 union all select token, false from headrace_gone where id = :id;
 
 -- name: unlocked
