@@ -46,24 +46,19 @@ class Keeper:
         self.prefixes = prefixes
         self._free: dict[str, list[Kept]] = defaultdict(list)
 
-    def lend(
-        self, way: str, open_driver: Callable[[str], Any], make_store: Callable[[str], Any], *, new: bool = False
-    ) -> Any:
+    def lend(self, way: str, open_driver: Callable[[str], Any], make_store: Callable[[str], Any]) -> Any:
         """A driver on empty tables, with a store that knows of nothing yet. Both are made for a prefix.
 
-        `way`: to the server; drivers that go another way are not lent. `new`: with connections and tables of its own,
-        since PostgreSQL goes through thousands of rows as it has planned to when it found a table empty.
+        `way`: to the server; drivers that go another way are not lent.
         """
-        kept = None if new else self._free_one(way)
+        kept = self._free_one(way)
         if kept is None:
             prefix = self.prefixes.take()
             kept = Kept(prefix, open_driver(prefix))
         lent = [kept]
 
         def give_back() -> None:
-            if lent and new:
-                lent.pop().end()
-            elif lent:
+            if lent:
                 self._free[way].append(lent.pop())
 
         kept.driver.store = make_store(kept.prefix)

@@ -19,7 +19,6 @@ from tests.contract.kept import Keeper
 DATABASES = ("postgres", "mysql")
 POOLED = "pgbouncer"  # PostgreSQL behind PgBouncer in transaction mode
 STORES = ("memory", "sqlite", "redis", "redis_slots", *DATABASES)  # redis_slots: one queue at a time, as on a cluster
-MANY = ("7_281", "20_000")  # of something, in a test's name
 COLOURS = ("sync", "async")
 
 
@@ -54,10 +53,7 @@ def _on_tables(kind: str, clock: Callable[[], int], request: pytest.FixtureReque
     make_driver, make_store = _classes(kind)
     if not url:
         return keeper.lend(
-            way,
-            lambda prefix: make_driver(way, make_store(clock, prefix)),
-            partial(make_store, clock),
-            new=any(many in request.node.name for many in MANY),
+            way, lambda prefix: make_driver(way, make_store(clock, prefix)), partial(make_store, clock)
         )
     prefix, give_back = keeper.prefixes.lend()
     driver = make_driver(url, make_store(clock, prefix))
