@@ -20,7 +20,8 @@ import msgspec
 
 from bench.plot import Curve, Plot, draw
 from headrace.core.backoff import Exponential
-from headrace.core.circuit import SECOND, AskCircuit, CircuitPolicy, OfferCalls, ReportCalls
+from headrace.core.circuit import AskCircuit, OfferCalls, ReportCalls
+from headrace.core.circuit_policy import SECOND, CircuitPolicy
 from headrace.core.registers import Change
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "img" / "retry-storm.svg"

@@ -8,7 +8,8 @@ import time
 from types import TracebackType
 from typing import Protocol, Self
 
-from headrace.core.circuit import REGISTERS, Admission, AskCircuit, CircuitPolicy, ReportCalls, Result, Standing
+from headrace.core.circuit import REGISTERS, Admission, AskCircuit, ReportCalls, Result, Standing
+from headrace.core.circuit_policy import CircuitPolicy
 from headrace.core.ports import Clock, Driver
 from headrace.core.registers import Amend
 from headrace.errors import CircuitOpen, StoreError, TaskError

@@ -9,7 +9,8 @@ import msgspec
 
 from headrace.core import circuit
 from headrace.core import operations as ops
-from headrace.core.circuit import REGISTERS, Breaker, CircuitPolicy, Transition, decode, shares
+from headrace.core.circuit import REGISTERS, Breaker, Transition, decode, shares
+from headrace.core.circuit_policy import CircuitPolicy
 from headrace.core.moments import aware
 from headrace.core.parking import LookParked, ParkedFor
 from headrace.core.registers import LookRegisters, RegisterView
@@ -38,6 +39,8 @@ class CircuitInfo(msgspec.Struct, frozen=True):
     policy: CircuitPolicy
     history: tuple[Transition, ...]  # the newest last
     entered: dict[circuit.State, int]  # how often it has come into each state: counters for a metric
+    down_since: datetime | None = None  # when it first opened since it was last closed; None: it is closed
+    down_why: str = ""  # and why it did
 
 
 def look(name: str, policy: CircuitPolicy | None) -> Inquiry[CircuitInfo]:
@@ -104,6 +107,8 @@ def _info(name: str, breaker: Breaker, parked: Counts) -> Inquiry[CircuitInfo]:
         policy=breaker.policy,
         history=breaker.history,
         entered=breaker.entered,
+        down_since=aware(breaker.down_since_us) if breaker.down_since_us else None,
+        down_why=breaker.down_why,
     )
 
 

@@ -11,7 +11,8 @@ import msgspec
 from headrace.circuitcalls import CircuitCall
 from headrace.circuitlooks import CircuitInfo, look, look_all
 from headrace.core.budget import RetryBudget
-from headrace.core.circuit import REGISTERS, CircuitPolicy, ForceCircuit, Result, Standing
+from headrace.core.circuit import REGISTERS, ForceCircuit, Result, Standing
+from headrace.core.circuit_policy import CircuitPolicy
 from headrace.core.durations import Duration, micros
 from headrace.core.ports import Clock, Driver
 from headrace.core.registers import Amend

@@ -10,6 +10,7 @@ import pytest
 
 from headrace import CircuitOpen, Headrace, Middleware
 from headrace.cli import run
+from headrace.core.moments import aware
 from headrace.signals import CircuitChanged, Signal
 from headrace.standings import this_process
 from tests.circuits.dependency import Dependency
@@ -154,6 +155,8 @@ def test_the_command_line(shop: Headrace, capsys: pytest.CaptureFixture[str]) ->
     shown = said("show", "smtp")
     assert r"closed -> forced_open: mail\nserver moves (by ann)" in shown
     assert "when 50% of the last 10 calls fail or 100% take over 60 s, of 10 at least; for 30 s" in shown
+    closed = said("close", "smtp")
+    assert closed == "circuit smtp: forced_closed, all calls are let in until it is reset; 0 jobs parked\n"
     assert json.loads(said("close", "smtp", "--json"))["state"] == "forced_closed"
     assert json.loads(said("reset", "smtp", "--json"))["state"] == "closed"
     assert json.loads(said("list", "--json"))["circuit"] == "smtp"
@@ -163,6 +166,26 @@ def test_the_command_line(shop: Headrace, capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(said("reset", "of-old-code", "--json"))["state"] == "closed"
     assert run(["circuit", "show", "smpt"]) == 4
     assert "there is no circuit 'smpt': did you mean 'smtp'?" in capsys.readouterr().err
+
+
+def test_the_start_of_an_outage_is_shown_however_often_its_probes_fail(
+    shop: Headrace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bank = shop.circuit("bank", window=2, open_for=0.001, probes=1)
+    while bank.look().entered.get("open", 0) < 6:
+        with suppress(OSError, CircuitOpen), bank.call():
+            raise OSError
+    first = next(step for step in bank.look().history if step.before == "closed")
+    look = bank.look()
+    assert (look.down_since, look.down_why) == (aware(first.at_us), "100% of 2 calls failed")
+    assert run(["circuit", "list"]) == 0
+    assert "100% of 2 calls failed" in capsys.readouterr().out
+    assert run(["circuit", "show", "bank"]) == 0
+    said = capsys.readouterr().out
+    assert "... 4 more probes failed" in said
+    assert said.count("open -> half_open") + said.count("half_open -> open") <= 2
+    bank.reset("it is back")
+    assert (bank.look().down_since, bank.look().down_why) == (None, "")
 
 
 def test_check_looks_for_the_circuits_too(shop: Headrace, capsys: pytest.CaptureFixture[str]) -> None:

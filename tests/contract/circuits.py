@@ -5,7 +5,8 @@ from typing import Any
 
 from headrace.core import operations as ops
 from headrace.core import trail
-from headrace.core.circuit import AskCircuit, CircuitPolicy, OfferCalls, ReportCalls, Result
+from headrace.core.circuit import AskCircuit, OfferCalls, ReportCalls, Result
+from headrace.core.circuit_policy import CircuitPolicy
 from headrace.core.parking import LookParked, ParkedFor, Unpark
 from headrace.core.registers import Amend, LookRegisters, RegisterView
 from headrace.testing.clock import MICROSECONDS

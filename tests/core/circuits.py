@@ -4,11 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.core.circuit import (
-    SECOND,
     Admission,
     AskCircuit,
     Breaker,
-    CircuitPolicy,
     ForceCircuit,
     Offer,
     OfferCalls,
@@ -17,6 +15,7 @@ from headrace.core.circuit import (
     Standing,
     decode,
 )
+from headrace.core.circuit_policy import SECOND, CircuitPolicy
 from headrace.core.registers import Change, Changed
 
 NAME = "circuit:smtp"

@@ -10,13 +10,12 @@ from headrace.core.circuit import (
     HISTORY,
     KEEP_US,
     PROBE_OFFER_US,
-    SECOND,
-    CircuitPolicy,
     Standing,
     Transition,
     shares,
     verdict,
 )
+from headrace.core.circuit_policy import SECOND, CircuitPolicy
 from headrace.errors import ConfigError
 from tests.core.circuits import LEASE, POLICY, START, Circuit
 
@@ -379,3 +378,21 @@ def test_a_half_open_circuit_that_needs_fewer_probes_now_is_judged() -> None:
     circuit.policy = replace(POLICY, probes=2)
     assert circuit.ask("d") == ["d"]
     assert [step.after for step in circuit.breaker.history] == ["open", "half_open", "closed"]
+
+
+def test_the_start_of_an_outage_is_remembered_however_often_its_probes_fail() -> None:
+    circuit = Circuit().opened()
+    began, why = circuit.now, circuit.breaker.down_why
+    assert why == "100% of 4 calls failed"
+    for _ in range(HISTORY):
+        circuit.now = circuit.breaker.until_us
+        probes = circuit.ask("a", "b", "c")
+        assert (circuit.breaker.down_since_us, circuit.breaker.down_why) == (began, why)
+        circuit.report([(probe, "f") for probe in probes])
+    assert (circuit.breaker.state, circuit.breaker.down_since_us, circuit.breaker.down_why) == ("open", began, why)
+    assert circuit.breaker.since_us > began
+    circuit.force("closed")
+    assert (circuit.breaker.down_since_us, circuit.breaker.down_why) == (0, "")
+    circuit.now += 1
+    circuit.force("forced_open")
+    assert (circuit.breaker.down_since_us, circuit.breaker.down_why) == (circuit.now, "a test")

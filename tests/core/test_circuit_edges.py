@@ -10,18 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headrace.core.circuit import (
-    BURST_S,
-    PROBE_OFFER_US,
-    SECOND,
-    AskCircuit,
-    Breaker,
-    CircuitPolicy,
-    ForceCircuit,
-    OfferCalls,
-    ReportCalls,
-    decode,
-)
+from headrace.core.circuit import PROBE_OFFER_US, AskCircuit, Breaker, ForceCircuit, OfferCalls, ReportCalls, decode
+from headrace.core.circuit_policy import BURST_S, SECOND, CircuitPolicy
 from headrace.core.registers import Change
 from tests.core.circuits import LEASE, NAME, POLICY, RESULTS, START, Circuit
 

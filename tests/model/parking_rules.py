@@ -7,7 +7,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from headrace.core import operations as ops
 from headrace.core import trail
-from headrace.core.circuit import AskCircuit, CircuitPolicy, ForceCircuit, OfferCalls, ReportCalls
+from headrace.core.circuit import AskCircuit, ForceCircuit, OfferCalls, ReportCalls
+from headrace.core.circuit_policy import CircuitPolicy
 from headrace.core.parking import LookParked, Unpark
 from headrace.core.registers import Amend, Change, LookRegisters
 from headrace.core.states import State

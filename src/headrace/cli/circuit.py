@@ -11,11 +11,13 @@ from headrace.cli.output import age, facts, iso, local, note, now_us, printable,
 from headrace.core.wording import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from headrace.circuitlooks import CircuitInfo
     from headrace.circuits import Circuit
-    from headrace.core.circuit import CircuitPolicy
+    from headrace.core.circuit import Transition
+    from headrace.core.circuit_policy import CircuitPolicy
 
 why_option = click.option("--why", default="by hand", show_default=True, help="Stands in its history.")
 by_option = click.option("--by", metavar="NAME", help="Who does it. Default: user, host and process.")
@@ -31,7 +33,10 @@ def circuit() -> None:
 @common
 @pass_settings
 def list_circuits(settings: Settings) -> None:
-    """List circuits: those of the app, and those that other code has left in the store."""
+    """List circuits: those of the app, and those that other code has left in the store.
+
+    SINCE and CAUSE of an open or half-open one tell when it first opened since it was last closed, and why.
+    """
     found = settings.app().circuits.look()
     if settings.json:
         for info in found:
@@ -41,11 +46,11 @@ def list_circuits(settings: Settings) -> None:
         note("the app has no circuit: app.circuit(...) makes one")
         return
     table(
-        ["CIRCUIT", "STATE", "SINCE", "CALLS", "FAILED", "SLOW", "PARKED JOBS"],
+        ["CIRCUIT", "STATE", "SINCE", "CALLS", "FAILED", "SLOW", "PARKED JOBS", "CAUSE"],
         [
             [
-                *(info.name, info.state, age(_ago(info.since)), info.calls),
-                *(f"{info.failed:.0%}", f"{info.slow:.0%}", info.parked),
+                *(info.name, info.state, age(_ago(info.down_since or info.since)), info.calls),
+                *(f"{info.failed:.0%}", f"{info.slow:.0%}", info.parked, printable(info.down_why)),
             ]
             for info in found
         ],
@@ -82,7 +87,7 @@ def open_circuit(settings: Settings, *, name: str, why: str, by: str | None) -> 
     """
     found = _named(settings, name)
     found.force_open(why, by=by or _operator())
-    _show(settings, found.look())
+    _tell(settings, found.look())
 
 
 @circuit.command("close")
@@ -95,7 +100,7 @@ def close_circuit(settings: Settings, *, name: str, why: str, by: str | None) ->
     """Let all calls in until further notice, however many of them fail. `reset` ends it."""
     found = _named(settings, name)
     found.force_close(why, by=by or _operator())
-    _show(settings, found.look())
+    _tell(settings, found.look())
 
 
 @circuit.command()
@@ -108,7 +113,7 @@ def reset(settings: Settings, *, name: str, why: str, by: str | None) -> None:
     """Close the circuit NAME, with nothing counted and nothing forced. Parked jobs come back at a pace."""
     found = _named(settings, name)
     found.reset(why, by=by or _operator())
-    _show(settings, found.look())
+    _tell(settings, found.look())
 
 
 def _named(settings: Settings, name: str) -> Circuit:
@@ -145,6 +150,8 @@ def _show(settings: Settings, info: CircuitInfo) -> None:
             ("circuit", info.name),
             ("state", info.state),
             ("since", None if info.since is None else local(_us(info.since))),
+            ("down since", None if info.down_since is None else local(_us(info.down_since))),
+            ("cause", printable(info.down_why) or None),
             ("until", None if info.until is None else local(_us(info.until))),
             ("calls", f"{info.calls} counted: {info.failed:.0%} failed, {info.slow:.0%} slow"),
             ("probes", probes),
@@ -153,8 +160,40 @@ def _show(settings: Settings, info: CircuitInfo) -> None:
             ("opens", _when(info.policy)),
         ]
     )
-    for step in reversed(info.history):
+    for step, merged in _told(info.history):
         say(f"{local(step.at_us)}  {step.before} -> {step.after}: {printable(step.why)} (by {printable(step.by)})")
+        if merged:
+            say(f"... {merged} more probes failed" if merged > 1 else "... 1 more probe failed")
+
+
+def _told(history: Sequence[Transition]) -> Iterator[tuple[Transition, int]]:
+    """The newest first. Of failed probes one after the other, the last ones only, and how often it was so before."""
+    last, merged = None, 0
+    for step in reversed(history):
+        if last is not None and {step.before, step.after} == {"half_open", "open"}:
+            merged += step.after == "open"
+            continue
+        if last is not None:
+            yield last, merged
+        last, merged = step, 0
+    if last is not None:
+        yield last, merged
+
+
+_AFTER = {
+    "forced_open": "no call is let in until it is reset",
+    "forced_closed": "all calls are let in until it is reset",
+    "closed": "it counts calls anew",
+}
+
+
+def _tell(settings: Settings, info: CircuitInfo) -> None:
+    """One line on what was done by hand."""
+    if settings.json:
+        say_json(_fields(info))
+    else:
+        meaning = _AFTER.get(info.state, "calls have changed that already")
+        say(f"circuit {info.name}: {info.state}, {meaning}; {counted(info.parked, 'job')} parked")
 
 
 def _when(policy: CircuitPolicy) -> str:
@@ -173,6 +212,8 @@ def _fields(info: CircuitInfo) -> dict[str, Any]:
         "state": info.state,
         "since": None if info.since is None else iso(_us(info.since)),
         "until": None if info.until is None else iso(_us(info.until)),
+        "down_since": None if info.down_since is None else iso(_us(info.down_since)),
+        "down_why": info.down_why or None,
         "calls": info.calls,
         "failed": round(info.failed, 4),
         "slow": round(info.slow, 4),

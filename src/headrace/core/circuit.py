@@ -8,25 +8,20 @@ a pace for as long as jobs are parked for it.
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.circuit_policy import SECOND, CircuitPolicy
 from headrace.core.registers import Change, Changed
 from headrace.errors import ConfigError
 
-SECOND = 1_000_000
 REGISTERS = "circuit:"  # before the name of each circuit
 HISTORY = 20  # transitions that are remembered
 HEARD = 200  # reports of one generation that are known again
-RECOVERY_US = 5 * SECOND  # calls are let in at a pace until nobody has found parked jobs for so long
-BURST_S = 0.1  # so much of a second's refill may come at once
 PROBE_OFFER_US = SECOND  # while half-open they are offered less often: one who was offered must first come and ask
-MOST = 10_000  # results of the largest window
 KEEP_US = 30 * 24 * 3600 * SECOND  # a circuit that nobody has changed for so long is forgotten, that is: closed
-YEAR_US = 366 * 24 * 3600 * SECOND
 FORCED_KEEP_US = 600 * KEEP_US  # what an operator has forced holds until further notice
 
 State = Literal["closed", "open", "half_open", "forced_open", "forced_closed"]
@@ -34,76 +29,6 @@ Result = Literal["ok", "failed", "slow", "slow_failed", "none"]
 """What a call tells of its dependency. `none`: nothing; it was not made, or its exception is ignored."""
 
 _LETTERS: dict[Result, str] = {"ok": "o", "failed": "f", "slow": "s", "slow_failed": "x"}
-
-
-class CircuitPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """When a circuit opens, and how it closes again. Defaults are those of resilience4j, but for minimum and probes.
-
-    Args:
-        failure_rate: opens when this share of the calls of the window has failed; above 0, at most 1.
-        window: how many calls it looks at, the last ones; 1 to 10,000.
-        minimum: below so many calls it does not open. None: 20, or the window where that is smaller.
-        slow_rate: opens when this share was slow.
-        slow_after_us: a call that took longer was slow. None: none is.
-        open_us: how long it stays open.
-        probes: how many calls a half-open circuit lets through; what becomes of them decides. At least 1.
-        refill: how many calls a second are let in after it has closed, while jobs are parked for it; above 0.
-
-    Raises:
-        ConfigError: one of these is out of range.
-    """
-
-    failure_rate: float = 0.5
-    window: int = 100
-    minimum: int | None = None
-    slow_rate: float = 1.0
-    slow_after_us: int | None = 60 * SECOND
-    open_us: int = 60 * SECOND
-    probes: int = 5
-    refill: float = 50.0
-
-    def __post_init__(self) -> None:
-        for name in ("failure_rate", "slow_rate"):
-            share = getattr(self, name)
-            _check(name, share, 0 < share <= 1, "a share above 0 and at most 1, such as 0.5")
-        _check("window", self.window, _whole(self.window, MOST), f"a whole number from 1 to {MOST}")
-        minimum = self.minimum is None or _whole(self.minimum, self.window)
-        _check("minimum", self.minimum, minimum, f"a whole number from 1 to {self.window}, the window, or None")
-        slow_after = self.slow_after_us is None or _whole(self.slow_after_us, YEAR_US)
-        _check("slow_after", self.slow_after_us, slow_after, "microseconds, a whole number, at most a year; or None")
-        _check("open_for", self.open_us, _whole(self.open_us, YEAR_US), "microseconds, a whole number, at most a year")
-        _check("probes", self.probes, _whole(self.probes, MOST), f"a whole number from 1 to {MOST}")
-        _check("refill", self.refill, 1e-6 <= self.refill <= 1e6, "more than 0 and at most 1,000,000 calls a second")
-
-    @property
-    def least(self) -> int:
-        """How many calls the window must hold before it says anything."""
-        return min(20, self.window) if self.minimum is None else self.minimum
-
-    @property
-    def verdict_after(self) -> int:
-        """How many probes must have come back for a verdict."""
-        return min(self.least, self.probes)
-
-    @property
-    def burst(self) -> int:
-        """How many calls may be let in at once while there is a pace: at least one."""
-        return max(1, int(self.refill * BURST_S))
-
-    @property
-    def interval_us(self) -> int:
-        """From one call to the next one while there is a pace."""
-        return math.ceil(SECOND / self.refill)
-
-    @property
-    def burst_us(self) -> int:
-        """How long the next burst takes to come. Parked jobs are offered as often."""
-        return self.burst * self.interval_us
-
-    @property
-    def recovery_us(self) -> int:
-        """How long there is a pace without another offer."""
-        return max(RECOVERY_US, 2 * self.burst_us)
 
 
 class Transition(msgspec.Struct, frozen=True):
@@ -131,18 +56,24 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
     offered_us: int = 0  # when parked jobs were last offered
     recovering_until_us: int = 0
     paced_us: int = 0  # while there is a pace: the time up to which calls have been let in
+    down_since_us: int = 0  # the first opening since it was last closed, which its probes do not change; 0: closed
+    down_why: str = ""  # and the reason of that
     history: tuple[Transition, ...] = ()
     entered: dict[State, int] = {}  # how often it has come into each state, ever
 
     def moved(self, state: State, now_us: int, why: str, by: str) -> Breaker:
         """A new generation in another state, with nothing counted yet."""
         step = Transition(now_us, self.state, state, why, by)
+        down = (self.down_since_us, self.down_why) if self.down_since_us else (now_us, why)
+        down_since_us, down_why = (0, "") if state in ("closed", "forced_closed") else down
         return Breaker(
             policy=self.policy,
             state=state,
             generation=self.generation + 1,
             since_us=now_us,
             until_us=now_us + self.policy.open_us if state == "open" else 0,
+            down_since_us=down_since_us,
+            down_why=down_why,
             history=(*self.history, step)[-HISTORY:],
             entered={**self.entered, state: self.entered.get(state, 0) + 1},
         )
@@ -166,7 +97,8 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
         if ahead_us <= 0:
             return self
         permits = {call: until - ahead_us for call, until in self.permits.items()}
-        return replace(self, since_us=now_us, until_us=max(0, self.until_us - ahead_us), permits=permits)
+        until_us, down_since_us = max(0, self.until_us - ahead_us), min(self.down_since_us, now_us)
+        return replace(self, since_us=now_us, until_us=until_us, down_since_us=down_since_us, permits=permits)
 
     @property
     def probes_left(self) -> int:
@@ -387,13 +319,3 @@ def decode(body: bytes | None, policy: CircuitPolicy | None = None) -> Breaker:
 def _changed(body: bytes | None, was: Breaker, breaker: Breaker, answer: object) -> Changed:
     keep_us = FORCED_KEEP_US if breaker.state.startswith("forced") else KEEP_US + breaker.policy.open_us
     return Changed(body if breaker == was else _encoder.encode(breaker), answer, keep_us)
-
-
-def _check(name: str, value: object, holds: object, fix: str) -> None:
-    if not holds:
-        raise ConfigError(f"{name} is {value!r}: use {fix}")
-
-
-def _whole(value: object, most: int) -> bool:
-    """Whether it is a whole number from 1 to `most`."""
-    return isinstance(value, int) and 1 <= value <= most

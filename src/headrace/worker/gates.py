@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from headrace.circuits import Circuit, CircuitOptions, QueueOptions, check_circuits
 from headrace.core import budget, codec, endings, trail
-from headrace.core.circuit import MOST, REGISTERS, AskCircuit, CircuitPolicy, ReportCalls, Result, Transition
+from headrace.core.circuit import REGISTERS, AskCircuit, ReportCalls, Result, Transition
+from headrace.core.circuit_policy import MOST, CircuitPolicy
 from headrace.core.registers import Amend, Change
 from headrace.errors import StoreFull, UnreadableEnvelope
 from headrace.middleware import notice

@@ -8,7 +8,8 @@ from headrace.circuitlooks import REASON
 from headrace.circuits import CircuitOptions
 from headrace.core import endings
 from headrace.core.budget import RetryBudget
-from headrace.core.circuit import CircuitPolicy, Result, Standing
+from headrace.core.circuit import Result, Standing
+from headrace.core.circuit_policy import CircuitPolicy
 from headrace.core.settle import Probe
 from headrace.core.verdict import Pending
 from headrace.standings import Standings
