@@ -128,3 +128,15 @@ def test_a_job_shows_which_code_enqueued_and_ran_it(shop: Headrace, headrace: Co
     assert "attempt 1: error on w1, version v42" in shown
     fields = json.loads(headrace("failed", "show", "old", "--json").out)
     assert (fields["code_version"], fields["history"][0]["version"]) == ("v41", "v42")
+
+
+def test_what_cannot_be_dropped_is_told(headrace: Command, fail: Fail) -> None:
+    (id,) = fail(order_id=1, note="x")
+    needed = headrace("failed", "edit", id, "--drop", "order_id")
+    assert (needed.code, "mail() needs 'order_id', which has no default: it cannot go" in needed.err) == (2, True)
+    unknown = headrace("failed", "edit", id, "--drop", "nte")
+    assert (unknown.code, "there is no argument 'nte' to drop (did you mean 'note'?)" in unknown.err) == (2, True)
+    absent = headrace("failed", "edit", id, "--drop", "to")
+    assert (absent.code, absent.err) == (1, "it has no argument 'to' that could go\n")
+    both = headrace("failed", "edit", id, "--drop", "note", "--set", "note=y")
+    assert (both.code, "note is to be set and to be dropped" in both.err) == (2, True)

@@ -62,6 +62,8 @@ def edit(
     """
     if editor == bool(pairs or drop):
         raise click.UsageError("say what to change: --set and --drop, or --editor")
+    if both := [name for name in drop if any(pair.startswith(f"{name}=") for pair in pairs)]:
+        raise click.UsageError(f"{both[0]} is to be set and to be dropped: say one of both")
     info = settings.jobs().get(id)
     if info is None:
         raise NotFound(f"there is no job {id}: it has ended and is not kept, was forgotten, or is in another store")
@@ -105,7 +107,7 @@ def _tell(settings: Settings, answer: Edited, *, dry_run: bool) -> None:
         say_json({"id": answer.id, "stored": answer.stored, "diff": diff, "notes": answer.notes})
         return
     show_diff(answer.diff)
-    for text in answer.notes if answer.diff else ():
+    for text in answer.notes:
         note(text)
     done = "would be changed" if dry_run else "changed"
     say(printable(f"job {answer.id} {done if answer.diff else 'has these arguments already: nothing was changed'}"))

@@ -13,6 +13,8 @@ from headrace.core.codec import Envelope
 from headrace.core.once import Once
 from headrace.core.trail import Difference
 from headrace.core.unique import Unique
+from headrace.core.wording import near
+from headrace.errors import ConfigError, InvalidArguments
 
 
 class Corrected(msgspec.Struct, frozen=True):
@@ -44,11 +46,15 @@ def correct(
     the unique key that the store has for the job.
 
     Raises:
-        InvalidArguments, PayloadTooLarge: the new arguments do not fit the task.
+        ConfigError: `drop` is a text.
+        InvalidArguments, PayloadTooLarge: the new arguments do not fit the task, or what is to go is needed or unknown.
         UnreadableEnvelope: the message is none.
     """
+    if isinstance(drop, str):
+        raise ConfigError(f"drop is {drop!r}: give a list of names, such as [{drop!r}]")
     envelope = codec.decode(body)
     before = values.decode_raw_object(envelope.args)
+    absent = [] if drop is None else _absent(before, rules.arguments, changes, drop)
     kept = {name: raw for name, raw in before.items() if drop is not None and name not in drop}
     args = rules.arguments.amend(kept, changes)
     after = values.decode_raw_object(args)
@@ -58,8 +64,30 @@ def correct(
         fields["once_key"] = msgspec.Raw(msgspec.json.encode(once))
     names = dict.fromkeys((*before, *after))
     diff = [Difference(name, _text(before.get(name)), _text(after.get(name))) for name in names]
+    notes += [f"it has no argument {name!r} that could go" for name in absent]
     made = codec.checked(msgspec.json.encode(fields), envelope.task)
     return Corrected(made, tuple(one for one in diff if one.was != one.now), tuple(notes))
+
+
+def _absent(
+    before: Mapping[str, msgspec.Raw], arguments: Arguments, changes: Mapping[str, Any], drop: Collection[str]
+) -> list[str]:
+    """What is to go and is not there.
+
+    Raises:
+        InvalidArguments: one of `drop` is needed, or neither the job nor its task has it.
+    """
+    absent = [name for name in drop if name not in before]
+    for name in absent:
+        if name not in arguments.names:
+            known = list(dict.fromkeys((*before, *arguments.names)))
+            close = near(name, known)
+            hint = f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
+            raise InvalidArguments(f"there is no argument {name!r} to drop{hint}; the job has ({', '.join(before)})")
+    for name in drop:
+        if name in arguments.names and name not in arguments.defaults and name not in changes:
+            raise InvalidArguments(f"{arguments.function_name}() needs {name!r}, which has no default: it cannot go")
+    return absent
 
 
 def _keys(envelope: Envelope, rules: Rules, unique: str | None, args: bytes) -> tuple[str | None, list[str]]:
