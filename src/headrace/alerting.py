@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.config import Config
 from headrace.core.durations import Duration
@@ -15,6 +15,7 @@ from headrace.middleware import Middleware, notice
 from headrace.signals import Signal
 
 if TYPE_CHECKING:
+    from headrace.circuits import Circuits
     from headrace.observe.alerts import Alerts
     from headrace.observe.messages import Sink
     from headrace.observe.rules import Rule
@@ -30,6 +31,12 @@ class AlertApp:
         rng: random.Random
         middleware: list[Middleware]
 
+        @property
+        def circuits(self) -> Circuits: ...
+        @property
+        def tasks(self) -> Mapping[str, Any]: ...
+        @property
+        def task_queues(self) -> list[str]: ...
         @property
         def driver(self) -> Driver: ...
         def new_id(self) -> str: ...
@@ -85,6 +92,19 @@ class AlertApp:
     def alerting(self) -> Alerts | None:
         """What `alerts` has made."""
         return self._alerts
+
+    def alert_doubts(self) -> list[str]:
+        """Names in the rules of `alerts` that this app does not have, in sentences. Other code may have them."""
+        from headrace.observe.doubts import unknown_names  # noqa: PLC0415
+
+        known = {"circuit": self.circuits, "queue": self.task_queues, "task": self.tasks}
+        return [] if self._alerts is None else list(unknown_names(self._alerts.settings, known))
+
+    def missing_secrets(self) -> list[str]:
+        """Environment variables that sinks of `alerts` need and that are not set here, in sentences."""
+        from headrace.observe.doubts import missing_secrets  # noqa: PLC0415
+
+        return [] if self._alerts is None else list(missing_secrets(self._alerts.settings))
 
     def _close_alerts(self) -> None:
         if self._alerts is not None:

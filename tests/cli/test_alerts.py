@@ -96,3 +96,30 @@ def test_a_worker_sends_what_the_file_asks_for(tmp_path: Path) -> None:
         bodies = {request.path: json.loads(request.body) for request in receiver.requests}
     assert bodies["/slack"]["text"].startswith("[shop] the oldest ready job of queue forgotten has waited for ")
     assert bodies["/hook"]["subject"] == "forgotten"
+
+
+def test_names_that_the_app_does_not_have_are_warned_about(
+    headrace: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "odd.toml"
+    rules = (
+        'kind = "failed-growth"\ntask = "mial"',
+        'kind = "oldest-waiting"\nqueue = "mail"',
+        'kind = "circuit-opened"\ncircuit = "x"',
+    )
+    sinks = 'kind = "log"', 'kind = "slack"\nurl_env = "SLACK_URL"'
+    file.write_text("".join([*(f"[[rules]]\n{one}\n" for one in rules), *(f"[[sinks]]\n{one}\n" for one in sinks)]))
+    monkeypatch.setenv("HEADRACE_ALERTS", str(file))
+    monkeypatch.setenv("SLACK_URL", "http://127.0.0.1:9/hush")
+    warnings = [
+        "warning: alert rule 'failed-growth mial': this app has no task 'mial': did you mean 'mail'?",
+        "warning: alert rule 'circuit-opened x': this app has no circuit 'x': unless other code does, it is idle",
+    ]
+    for command in (("alerts", "test"), ("check",)):
+        said = headrace(*command).err.splitlines()
+        assert [line for line in said if line.startswith("warning")] == warnings
+    assert headrace("check").code == 0
+    monkeypatch.delenv("SLACK_URL")
+    missing = headrace("check")
+    assert (missing.code, missing.err.splitlines()[:-1]) == (2, warnings)
+    assert "alert sink slack SLACK_URL: the environment variable SLACK_URL is not set" in missing.err

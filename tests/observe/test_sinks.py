@@ -193,7 +193,7 @@ def test_the_log_has_the_facts(caplog: pytest.LogCaptureFixture) -> None:
 MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: LogSink(level="loud"), "level is 'loud': give one of 'info', 'warning', 'error'"),
     (WebhookSink, "url is missing: give url, or url_env"),
-    (lambda: WebhookSink(url="https://x/", url_env="X"), "one of both"),
+    (lambda: WebhookSink(url="https://x/", url_env="X"), "both given: leave one of them out"),
     (lambda: WebhookSink(url="hooks.slack.com/secret"), "url is no URL that can be used: give http"),
     (lambda: SlackSink(url_env="https://hooks.slack.com/secret"), "url_env is not the name of an environment var"),
     (lambda: WebhookSink(url="https://x/", headers={"a": 3}), "headers.a is 3: give 1 to"),  # type: ignore[dict-item]

@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.exits import ExitCode
 from headrace.cli.options import Settings, alerts_option, common, pass_settings
-from headrace.cli.output import say_json, table
+from headrace.cli.output import note, say_json, table
 
 if TYPE_CHECKING:
     from headrace.observe.messages import Sink
@@ -28,7 +28,7 @@ def test(settings: Settings, *, alerts: str | None) -> int:
     """Send one test message to each sink, and print what it answered.
 
     Without --alerts and HEADRACE_ALERTS, the alerts of the app's code are tried. The exit code is 1 where a sink did
-    not take it.
+    not take it. Rules about circuits, queues and tasks that the app does not have are warned about.
 
     \b
     Examples:
@@ -41,12 +41,14 @@ def test(settings: Settings, *, alerts: str | None) -> int:
     found = app.alerts(alerts) if alerts is not None else app.alerting
     if found is None:
         raise ConfigError("this app has no alerts: name a file with --alerts, or call app.alerts(rules=..., sinks=...)")
+    for doubt in app.alert_doubts():
+        note(f"warning: {doubt}")
     rows: list[tuple[str, bool, str]] = []
 
-    def note(sink: Sink, said: str, taken: bool) -> None:  # noqa: FBT001 - what `test` hands over
+    def tried(sink: Sink, said: str, taken: bool) -> None:  # noqa: FBT001 - what `test` hands over
         rows.append((sink.describe(), taken, said))
 
-    everybody = found.test(note)
+    everybody = found.test(tried)
     if settings.json:
         for sink, taken, said in rows:
             say_json({"sink": sink, "taken": taken, "said": said})

@@ -5,22 +5,25 @@ from __future__ import annotations
 import click
 
 from headrace.cli.exits import ExitCode
-from headrace.cli.options import Settings, common, pass_settings
+from headrace.cli.options import Settings, alerts_option, common, pass_settings
 from headrace.cli.output import note, say, say_json, table
 from headrace.cli.progress import progress
 from headrace.core.wording import counted
+from headrace.errors import ConfigError
 
 
 @click.command()
 @click.option("--store", is_flag=True, help="Decode the jobs that wait in the store, too.")
 @click.option("--limit", type=click.IntRange(min=1), default=100_000, show_default=True, help="Most jobs to decode.")
+@alerts_option
 @common
 @click.pass_context
 @pass_settings
-def check(settings: Settings, context: click.Context, *, store: bool, limit: int) -> None:
+def check(settings: Settings, context: click.Context, *, store: bool, limit: int, alerts: str | None) -> None:
     """Would the waiting jobs run with this code?
 
-    Imports the app, counts its tasks and looks whether the circuits that they name are there. With --store it also
+    Imports the app, counts its tasks and looks whether the circuits that they name are there, and the secrets of its
+    alerts; rules of alerts that name what the app does not have are warned about. With --store it also
     reads the waiting jobs and reports those that this code would break: an unknown task, arguments that no longer fit,
     an unreadable message. Nothing is changed.
     Run it with the new code before a deploy; it exits with 1 if any job would break.
@@ -29,7 +32,14 @@ def check(settings: Settings, context: click.Context, *, store: bool, limit: int
     Example:
       headrace check --store --app shop.jobs:app
     """
-    settings.app().check_circuits()
+    app = settings.app()
+    if alerts is not None:
+        app.alerts(alerts)
+    app.check_circuits()
+    for doubt in app.alert_doubts():
+        note(f"warning: {doubt}")
+    if missing := app.missing_secrets():
+        raise ConfigError("; ".join(missing))
     tasks = {task.name for task in settings.app().tasks.values()}
     if not store:
         if settings.json:

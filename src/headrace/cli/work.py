@@ -79,6 +79,8 @@ def work(settings: Settings, /, queues: str | None, log_format: LogFormat, alert
     if alerts is not None:
         app.alerts(alerts)
     _hint(app, queues)
+    for doubt in (*app.alert_doubts(), *app.missing_secrets()):
+        logging.getLogger("headrace.alerts").warning("%s", doubt)
     run_worker(lambda: app.worker(queues, **options), app.aclose)
 
 

@@ -78,8 +78,10 @@ class WebhookSink(msgspec.Struct, Sink, frozen=True, kw_only=True):
     ca_file: str | None = None
 
     def __post_init__(self) -> None:
-        if (self.url is None) == (self.url_env is None):
-            raise ConfigError("url is missing: give url, or url_env, the name of an environment variable; one of both")
+        if self.url is not None and self.url_env is not None:
+            raise ConfigError("url and url_env are both given: leave one of them out")
+        if self.url is None and self.url_env is None:
+            raise ConfigError("url is missing: give url, or url_env, the name of an environment variable")
         if self.url is not None:
             _target(self.url, "url")
         if self.url_env is not None:
