@@ -90,7 +90,7 @@ class Holds:
     def _freed(self, task: str, versions: Sequence[str], by: str) -> tuple[str, ...]:
         for version in versions:
             under = f" under version {version}" if version else ""
-            logger.warning("task %s, held%s, was freed%s", task, under, f" by {by}" if by else "")
+            logger.info("task %s, held%s, was freed%s", task, under, f" by {by}" if by else "")
             notice(self._app.middleware, TaskFreed(task, version, by))
         return tuple(versions)
 

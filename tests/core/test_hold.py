@@ -190,3 +190,11 @@ def test_a_register_names_its_task() -> None:
     hold = decode(register.body)
     assert isinstance(hold, Hold)
     assert hold.task == "t"
+
+
+def test_to_free_what_is_not_held_leaves_its_count() -> None:
+    register = Register()
+    register.convict("a")
+    register.convict("b")
+    assert register.free() == ()
+    assert register.convict("c").held

@@ -187,7 +187,7 @@ class FreeTask(HoldChange, frozen=True, kw_only=True):
             return Changed(body, hold.freed, KEEP_US)
         chosen = [one for one in hold.versions if self.version in (None, one.version)]
         freed = tuple(one.version for one in chosen if one.held)
-        if not chosen:
+        if not freed:  # what is not held goes on counting
             return Changed(body, freed, KEEP_US)
         left = tuple(one for one in hold.versions if one not in chosen)
         return Changed(_encoder.encode(Hold(self.task, left, hold.runs, self.by, freed)), freed, KEEP_US)
