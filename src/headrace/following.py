@@ -11,11 +11,13 @@ from headrace.core import codec, values
 from headrace.core.arguments import Arguments
 from headrace.core.codec import Envelope
 from headrace.core.operations import ClaimedJob, NewJob
+from headrace.core.wording import near
 from headrace.errors import ConfigError, TaskError
 from headrace.task import Task
 
 _encoder = msgspec.json.Encoder(enc_hook=values.enc_hook)
 _OPTIONS = frozenset({"name", "aliases", "priority", "retry", "timeout", "keep", "log"})
+_PLAIN = (bool, int, float, str)
 _BARE = Envelope(id="", task="", args=msgspec.Raw(b"{}"))
 
 
@@ -71,14 +73,18 @@ def check_options(what: str, options: Collection[str], owner: str) -> None:
     """
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
-        raise ConfigError(f"{what} takes no {unknown[0]}=: a hook runs in the queue of its {owner}, once for each")
+        close = near(unknown[0], sorted(_OPTIONS))
+        hint = f" (did you mean {' or '.join(f'{one}=' for one in close)}?)" if close else ""
+        raise ConfigError(
+            f"{what} takes no {unknown[0]}={hint}: a hook runs in the queue of its {owner}, once for each"
+        )
 
 
 def check_names(what: str, arguments: Arguments, of: Arguments, extra: Collection[str], owner: str) -> None:
     """Refuse a hook that asks for what there is not.
 
     Raises:
-        TaskError: it takes an argument that is none of `of`, nor `extra`.
+        TaskError: it takes an argument that is none of `of`, nor `extra`, or one that is plainly of another type.
     """
     known = (*of.names, *extra)
     unknown = [name for name in arguments.names if name not in known]
@@ -87,6 +93,15 @@ def check_names(what: str, arguments: Arguments, of: Arguments, extra: Collectio
             f"{what}: {arguments.function_name}() takes {unknown[0]!r}, which the {owner} does not have: it may take "
             f"{', '.join(known) or 'no arguments'}"
         )
+    for name, type_ in arguments.types.items():
+        theirs = of.types.get(name)
+        if not isinstance(type_, type) or not isinstance(theirs, type) or (type_, theirs) == (float, int):
+            continue
+        if type_ is not theirs and type_ in _PLAIN and theirs in _PLAIN:
+            raise TaskError(
+                f"{what}: {arguments.function_name}() takes {name!r} as {type_.__name__}, of the {owner} it is "
+                f"{theirs.__name__}: it would never run; annotate it alike"
+            )
 
 
 def told_defaults(what: str, arguments: Arguments, of: Arguments) -> dict[str, msgspec.Raw]:

@@ -240,3 +240,25 @@ def test_a_hook_of_the_app_adds_no_queue_to_its_workers() -> None:
 def test_a_failure_is_a_plain_record() -> None:
     failure = Failure(id="1", task="t", queue="q", cause="error", reason="X", args={"a": 1})
     assert msgspec.json.decode(msgspec.json.encode(failure), type=Failure) == failure
+
+
+def test_slips_in_a_hook_are_named_at_its_decoration() -> None:
+    app = Headrace("memory://")
+
+    @app.task
+    async def pay(cents: int, rate: float = 1.0, note: str | None = None) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"@app.on_failed takes no nam= \(did you mean name=\?\)"):
+
+        @app.on_failed(nam="x")
+        async def told(failure: Failure) -> None: ...
+
+    with pytest.raises(TaskError, match="takes 'cents' as str, of the task it is int: it would never run"):
+
+        @pay.on_failed
+        async def wrong(cents: str) -> None: ...
+
+    @pay.on_failed
+    async def wider(cents: float, rate: float, note: str) -> None: ...
+
+    assert wider.name in app.tasks
