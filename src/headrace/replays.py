@@ -16,6 +16,7 @@ from headrace.errors import ConfigError, HeadraceError
 from headrace.inquiries import App, Progress, adrive, drive
 from headrace.replaying import Driving, ask, cancel, look, look_all, start
 from headrace.sending import refuse_in_loop
+from headrace.standings import this_process
 
 DIGITS = 12  # of the id of a replay
 
@@ -36,7 +37,9 @@ def _new(
     """
     if (where is None) == (ids is None):
         raise ConfigError("give where= or ids=, one of them: which failed jobs are meant? FailedFilter() means all")
-    named = None if ids is None else tuple(dict.fromkeys((ids,) if isinstance(ids, str) else ids))
+    if isinstance(ids, str):
+        raise ConfigError(f"ids is {ids!r:.100}: give a list of ids, such as ids=[{ids!r:.100}]")
+    named = None if ids is None else tuple(dict.fromkeys(ids))
     if named is not None and not 1 <= len(named) <= IDS:
         raise ConfigError(f"ids holds {len(named):,} ids: one replay takes 1 to {IDS:,}; use a filter for more")
     if named is not None and (odd := [id for id in named if type(id) is not str or not 1 <= len(id) <= MOST]):
@@ -48,6 +51,11 @@ def _new(
     run_id = app.new_id().replace("-", "")[-DIGITS:]
     meant = FailedFilter() if where is None else where
     return ReplayRun(id=run_id, where=meant, ids=named, by=by, rate=rate, canary=canary)
+
+
+def _me(app: App) -> str:
+    """Who drives: host and process, for people, and what tells one call from another."""
+    return f"{this_process()}-{app.new_id()[-8:]}"
 
 
 class Replays:
@@ -91,7 +99,7 @@ class Replays:
         Raises:
             RepairError: there is none, or somebody else is at it, as far as the last 30 s tell.
         """
-        driver, me = self._driver("drive"), self._app.new_id()
+        driver, me = self._driver("drive"), _me(self._app)
         try:
             return drive(Driving(id, me, progress).drive(), driver)
         except BaseException:
@@ -165,7 +173,7 @@ class AsyncReplays:
         Raises:
             RepairError: there is none, or somebody else is at it, as far as the last 30 s tell.
         """
-        driver, me = self._app.driver, self._app.new_id()
+        driver, me = self._app.driver, _me(self._app)
         try:
             return await adrive(Driving(id, me, progress).drive(), driver)
         except BaseException:

@@ -51,7 +51,10 @@ def test_filters_narrow_the_list(headrace: Command, fail: Fail) -> None:
     nothing = headrace("failed", "list", "--task", "nothing")
     said = "no failed jobs match: did you mean --task anything?\n"
     assert (nothing.code, nothing.out, nothing.err) == (0, "", said)
-    assert headrace("failed", "list", "--task", "mail", "--queue", "x").err == "no failed jobs match\n"
+    assert (
+        headrace("failed", "list", "--task", "mail", "--queue", "x").err
+        == "no failed jobs match: there is no queue 'x'\n"
+    )
     assert headrace("job", "list", "--task", "mial").err == "no unfinished jobs match: did you mean --task mail?\n"
     assert headrace("job", "list", "--task", "zzz").err == "no unfinished jobs match: the app has no task 'zzz'\n"
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -71,7 +72,7 @@ def test_replays_are_shown_resumed_and_cancelled(shop: Headrace, headrace: Comma
     (one,) = headrace("failed", "replay", "--status", first.id, "--json").lines
     assert (json.loads(one)["phase"], json.loads(one)["where"]) == ("done", {"task": "mail"})
     absent = headrace("failed", "replay", "--resume", "nothing")
-    assert (absent.code, "there is no replay nothing" in absent.err) == (1, True)
+    assert (absent.code, "there is no replay nothing" in absent.err) == (4, True)
     both = headrace("failed", "replay", "--all", "--resume", first.id)
     assert (both.code, "stand alone" in both.err) == (2, True)
 
@@ -86,7 +87,7 @@ def test_a_wrong_rate_is_explained(headrace: Command, value: str) -> None:
 def test_a_wrong_moment_is_explained(headrace: Command, value: str) -> None:
     result = headrace("failed", "list", f"--since={value}")
     assert result.code == 2
-    assert "no time zone" in result.err or "is no duration" in result.err
+    assert "no time zone" in result.err or "is no moment" in result.err
 
 
 def test_times_and_tenants_narrow_the_list(shop: Headrace, headrace: Command, fail: Fail) -> None:
@@ -97,17 +98,27 @@ def test_times_and_tenants_narrow_the_list(shop: Headrace, headrace: Command, fa
     assert headrace("failed", "list", "--tenant", "nobody").err == "no failed jobs match\n"
 
 
+def test_a_day_begins_at_midnight_in_utc_and_advice_can_be_followed(headrace: Command, fail: Fail) -> None:
+    (id,) = fail(1)
+    for filtered in (["--since", "2020-01-01"], ["--until", "2100-01-01"]):
+        assert [json.loads(line)["id"] for line in headrace("failed", "list", "--json", *filtered).lines] == [id]
+    assert headrace("failed", "list", "--json", "--since", "2100-01-01").lines == []
+    refused = headrace("failed", "list", "--since", "2020-01-01T05:00").err
+    (advice,) = re.findall(r"write (\S+),", refused)
+    assert [json.loads(line)["id"] for line in headrace("failed", "list", "--json", "--since", advice).lines] == [id]
+
+
 def test_failures_are_grouped(headrace: Command, fail: Fail) -> None:
     fail(3)
     (other,) = fail(1, reason="timeout", task="anything", a=1)
     shown = headrace("failed", "groups")
-    assert shown.lines[0].split() == ["FINGERPRINT", "JOBS", "LAST", "FIRST", "ERROR", "PLACE", "TASKS", "EXAMPLE"]
+    assert shown.lines[0].split() == ["FINGERPRINT", "JOBS", "FIRST", "LAST", "ERROR", "PLACE", "TASKS", "EXAMPLE"]
     first, second = (json.loads(line) for line in headrace("failed", "groups", "--json").lines)
     assert (first["count"], first["type"], first["tasks"]) == (3, "SMTPError", ["mail"])
     assert (second["count"], second["example"]) == (1, other)
     listed = headrace("failed", "list", "--json", "--fingerprint", second["fingerprint"])
     assert [json.loads(line)["id"] for line in listed.lines] == [other]
-    assert headrace("failed", "groups", "--task", "x").err == "no failed jobs match\n"
+    assert headrace("failed", "groups", "--task", "x").err == "no failed jobs match: the app has no task 'x'\n"
     assert headrace("failed", "replay", "--fingerprint", first["fingerprint"], "--yes").code == 0
 
 
@@ -124,3 +135,27 @@ def test_ctrl_c_leaves_it_to_be_resumed(shop: Headrace, headrace: Command, fail:
     assert f"go on with: headrace failed replay --resume {run.id}" in said
     assert (run.phase, run.driver, run.replayed) == ("running", "", 1)
     assert headrace("failed", "replay", "--cancel", run.id).code == 0
+
+
+def test_what_matches_nothing_is_told_and_not_noted(shop: Headrace, headrace: Command, fail: Fail) -> None:
+    fail(1)
+    for option, typo, meant in [("--task", "maill", "mail"), ("--queue", "mial", "mail"), ("--reason", "Smtp", "")]:
+        none = headrace("failed", "replay", option, typo, "--yes")
+        hint = f": did you mean {option} {meant}?" if meant else ""
+        assert (none.code, none.out, none.err) == (0, "", f"no failed jobs match, so nothing was replayed{hint}\n")
+    assert "did you mean --reason SMTPError?" in headrace("failed", "list", "--reason", "SMTPErorr").err
+    assert "did you mean --task mail?" in headrace("failed", "groups", "--task", "mial").err
+    assert "there is no queue 'xyz'" in headrace("failed", "forget", "--queue", "xyz").err
+    assert shop.jobs.replays.list() == []
+
+
+def test_one_that_is_unknown_or_over_is_not_resumed(shop: Headrace, headrace: Command, fail: Fail) -> None:
+    fail(1)
+    run = shop.jobs.replays.start(FailedFilter())
+    shop.jobs.replays.drive(run.id)
+    over = headrace("failed", "replay", "--resume", run.id)
+    assert (over.code, over.out, over.err) == (0, f"replay {run.id} is done: 1 job made ready again\n", "")
+    for option in ("--resume", "--cancel", "--status"):
+        unknown = headrace("failed", "replay", option, "nope")
+        assert (unknown.code, unknown.out) == (4, "")
+        assert unknown.err.startswith("headrace: there is no replay nope")

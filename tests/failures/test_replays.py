@@ -350,3 +350,8 @@ async def test_a_replay_on_every_store(app: Headrace) -> None:
     info = await app.ajobs.get(jobs[0].id)
     assert info is not None
     assert (info.state, info.args, [edit.by for edit in info.edits]) == (State.READY, {"number": 99}, ["ann"])
+
+
+def test_one_id_is_no_list_of_ids(shop: Headrace) -> None:
+    with pytest.raises(ConfigError, match=r"ids is 'abc': give a list of ids, such as ids=\['abc'\]"):
+        shop.jobs.replays.start(ids="abc")

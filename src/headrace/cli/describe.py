@@ -53,6 +53,11 @@ def job_fields(info: JobInfo) -> dict[str, Any]:
     return fields
 
 
+def standing_reason(info: JobInfo) -> str:
+    """Why it is where it is; of a running job, what is stored says why it had to run again."""
+    return "" if info.started is not None and info.finished is None else info.reason
+
+
 def show_job(info: JobInfo, *, tracebacks: bool) -> None:
     """The job as text, with the traceback of each error or of the last one only."""
     facts(
@@ -61,7 +66,7 @@ def show_job(info: JobInfo, *, tracebacks: bool) -> None:
             ("task", info.task),
             ("queue", info.queue),
             ("state", info.state.value + (", asked to cancel" if info.cancel_requested else "")),
-            ("reason", info.reason),
+            ("reason", standing_reason(info)),
             ("priority", info.priority or None),
             ("enqueued", _local(info.enqueued)),
             ("due", _local(info.due) if info.due != info.enqueued else None),

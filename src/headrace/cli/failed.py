@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from shlex import quote
 
 import click
 
@@ -72,9 +73,9 @@ def list_failed(settings: Settings, *, where: FailedFilter, limit: int, cursor: 
             ],
         )
     else:
-        note("no failed jobs" + (f" match{meant(settings, where.task)}" if where != FailedFilter() else ""))
+        note("no failed jobs" + (f" match{meant(settings, where)}" if where != FailedFilter() else ""))
     if page.next is not None:
-        note(f"there are more: --cursor {page.next}")
+        note(f"there are more: --cursor {quote(page.next)}")
 
 
 @failed.command("show")
@@ -123,17 +124,17 @@ def groups(settings: Settings, *, where: FailedFilter) -> None:
     elif found:
         now = now_us()
         table(
-            ["FINGERPRINT", "JOBS", "LAST", "FIRST", "ERROR", "PLACE", "TASKS", "EXAMPLE"],
+            ["FINGERPRINT", "JOBS", "FIRST", "LAST", "ERROR", "PLACE", "TASKS", "EXAMPLE"],
             [
                 [
-                    *(group.fingerprint, group.count, _ago(group.last, now), _ago(group.first, now)),
+                    *(group.fingerprint, group.count, _ago(group.first, now), _ago(group.last, now)),
                     *(group.type, group.place, shortened(", ".join(group.tasks)), group.example),
                 ]
                 for group in found
             ],
         )
     else:
-        note("no failed jobs" + (" match" if where != FailedFilter() else ""))
+        note("no failed jobs" + (f" match{meant(settings, where)}" if where != FailedFilter() else ""))
 
 
 def _ago(moment: datetime, now: int) -> str:

@@ -11,7 +11,7 @@ from headrace.cli.exits import ExitCode
 from headrace.cli.options import Settings, common, duration, pass_settings
 from headrace.cli.output import note, now_us, say, say_json
 from headrace.cli.progress import Progress, progress
-from headrace.cli.selecting import Selection, confirm, confirmation, count, selection, show_sample
+from headrace.cli.selecting import Selection, confirm, confirmation, count, meant, selection, show_sample
 from headrace.core.failures import FailedFilter
 from headrace.core.states import LIVE, TERMINAL, State
 from headrace.core.wording import counted
@@ -161,6 +161,8 @@ def _decide(
         return number, ExitCode.OK
     if number == 0:
         _tell(settings, f"{'retried' if verb == 'retry' else 'forgotten'}", 0)
+        if hint := "" if chosen.ids is not None else meant(settings, chosen.where):
+            note(f"no failed jobs match{hint}")
         return 0, ExitCode.OK
     if not confirm(f"{verb} {counted(number, what)}{chosen.words()}?", yes=yes):
         note("nothing was changed")

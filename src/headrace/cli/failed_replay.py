@@ -10,13 +10,13 @@ import click
 from headrace.cli.exits import ExitCode
 from headrace.cli.failed_change import told
 from headrace.cli.failed_edit import operator
-from headrace.cli.options import Settings, common, pass_settings
+from headrace.cli.options import NotFound, Settings, common, pass_settings
 from headrace.cli.output import age, iso, note, now_us, printable, say, say_json, shortened, table
 from headrace.cli.progress import progress
-from headrace.cli.selecting import Selection, confirm, confirmation, count, selection, show_sample
+from headrace.cli.selecting import Selection, confirm, confirmation, count, meant, selection, show_sample
 from headrace.core.failures import FailedFilter
 from headrace.core.wording import counted
-from headrace.errors import StoreError
+from headrace.errors import RepairError, StoreError
 
 if TYPE_CHECKING:
     from headrace.core.replays import ReplayRun
@@ -91,13 +91,16 @@ def replay(
             _tell_dry_run(settings, number, lambda: show_sample(number, sample))
             return
         if number == 0:
-            note("no failed jobs match")
+            note(f"no failed jobs match{meant(settings, chosen.where)}")
             return
         if not confirm(f"replay {counted(number, 'failed job')}{chosen.words()}?", yes=yes):
             note("nothing was changed")
             context.exit(ExitCode.NO)
-    meant: dict[str, Any] = {"ids": chosen.ids} if chosen.ids is not None else {"where": chosen.where}
-    run = jobs.replays.start(**meant, canary=canary, rate=rate, by=by or operator())
+    if chosen.ids is None and not jobs.find_failed(chosen.where, limit=1).jobs:
+        note(f"no failed jobs match, so nothing was replayed{meant(settings, chosen.where)}")
+        return
+    which: dict[str, Any] = {"ids": chosen.ids} if chosen.ids is not None else {"where": chosen.where}
+    run = jobs.replays.start(**which, canary=canary, rate=rate, by=by or operator())
     context.exit(_drive(settings, jobs, run.id))
 
 
@@ -113,9 +116,10 @@ def _one(
     settings: Settings, jobs: Jobs, resume: str | None, cancel: str | None, status: str | None, *, by: str
 ) -> ExitCode:
     if resume is not None:
-        return _drive(settings, jobs, resume)
+        run = _known(jobs, resume)
+        return _told(settings, run) if run.ended else _drive(settings, jobs, resume)
     if cancel is not None:
-        before = jobs.replays.get(cancel)
+        before = _known(jobs, cancel)
         run = jobs.replays.cancel(cancel, by=by)
         if settings.json:
             say_json(_fields(run))
@@ -123,9 +127,16 @@ def _one(
             ended = "has ended already" if before.ended else "is cancelled"
             say(printable(f"replay {run.id} {ended}: {_words(run)}"))
         return ExitCode.NO if before.ended else ExitCode.OK
-    runs = jobs.replays.list() if status in (None, _EVERY) else [jobs.replays.get(status)]
+    runs = jobs.replays.list() if status in (None, _EVERY) else [_known(jobs, status)]
     _show(settings, runs)
     return ExitCode.OK
+
+
+def _known(jobs: Jobs, id: str) -> ReplayRun:
+    try:
+        return jobs.replays.get(id)
+    except RepairError as error:
+        raise NotFound(str(error)) from None
 
 
 def _drive(settings: Settings, jobs: Jobs, id: str) -> ExitCode:
@@ -137,6 +148,10 @@ def _drive(settings: Settings, jobs: Jobs, id: str) -> ExitCode:
     except (KeyboardInterrupt, StoreError):
         note(f"replay {id} is interrupted; go on with: headrace failed replay --resume {id}")
         raise
+    return _told(settings, run)
+
+
+def _told(settings: Settings, run: ReplayRun) -> ExitCode:
     if settings.json:
         say_json(_fields(run))
     else:

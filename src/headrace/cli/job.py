@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +11,7 @@ from headrace.cli.exits import ExitCode
 from headrace.cli.options import NotFound, Settings, common, pass_settings
 from headrace.cli.output import MICROS, age, note, now_us, printable, say, say_json, table
 from headrace.cli.selecting import filters, meant
+from headrace.core.failures import FailedFilter
 from headrace.core.states import State
 
 if TYPE_CHECKING:
@@ -66,21 +68,23 @@ def list_jobs(
     elif found:
         _show(found)
     else:
-        matching = f" match{meant(settings, task)}" if queue or task or reason else ""
+        matching = f" match{meant(settings, FailedFilter(queue=queue, task=task))}" if queue or task or reason else ""
         note(f"no {state} jobs{matching}" if state else f"no unfinished jobs{matching or '; --state shows others'}")
     for one, page in pages.items():
         if page.next is not None:
-            note(f"there are more: --state {one} --cursor {page.next}")
+            note(f"there are more: --state {one} --cursor {quote(page.next)}")
 
 
 def _show(found: list[JobInfo]) -> None:
+    from headrace.cli.describe import standing_reason
+
     now = now_us()
     table(
         ["ID", "QUEUE", "TASK", "STATE", "WHEN", "ATTEMPTS", "WORKER", "REASON"],
         [
             [
                 *(info.id, info.queue, info.task, info.state.value, _when(info, now)),
-                *(info.counts["attempts"], info.worker, info.reason),
+                *(info.counts["attempts"], info.worker, standing_reason(info)),
             ]
             for info in found
         ],

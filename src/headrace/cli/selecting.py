@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import wraps
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -38,19 +40,35 @@ def filters(command: F) -> F:
     return _queue(_task(_reason(command)))
 
 
-def meant(settings: Settings, task: str | None) -> str:
-    """For the note that nothing matches: which task was meant, where none has that name. Jobs may be of any."""
-    if task is None or task in (known := settings.app().tasks):
-        return ""
-    close = near(task, sorted(known))
-    return f": did you mean --task {' or '.join(close)}?" if close else f": the app has no task {task!r}"
+def meant(settings: Settings, where: FailedFilter) -> str:
+    """For the note that nothing matches: which task, queue or reason was meant, where none is of that name."""
+    app = settings.app()
+    if where.task is not None and where.task not in app.tasks:
+        return _meant("task", where.task, sorted(app.tasks)) or f": the app has no task {where.task!r}"
+    if where.queue is not None and where.queue not in (queues := _queues(settings)):
+        return _meant("queue", where.queue, queues) or f": there is no queue {where.queue!r}"
+    if where.reason is not None:
+        page = settings.jobs().find_failed(msgspec.structs.replace(where, reason=None), limit=_PAGE)
+        return _meant("reason", where.reason, {info.reason for info in page.jobs})
+    return ""
 
 
+def _queues(settings: Settings) -> list[str]:
+    """Those of the app's tasks, and those that jobs are in."""
+    return sorted({*settings.app().task_queues, *(view.name for view in settings.jobs().queues())})
+
+
+def _meant(option: str, given: str, known: Iterable[str]) -> str:
+    close = near(given, sorted(known))
+    return f": did you mean --{option} {' or '.join(map(quote, close))}?" if close else ""
+
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _NAMES = ("queue", "task", "reason", "error", "text", "since", "until", "tenant", "tag", "fingerprint")
 
 
 def moment(text: str) -> datetime:
-    """So long ago, such as `2h`, or an ISO-8601 moment with its zone. Serves as the type of an option.
+    """So long ago, such as `2h`, a day (its beginning in UTC), or an ISO-8601 moment with its zone. A type of options.
 
     Raises:
         click.BadParameter: it is neither.
@@ -58,10 +76,24 @@ def moment(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        return datetime.fromtimestamp(now_us() / MICROS - duration(text), UTC)
+        return datetime.fromtimestamp(now_us() / MICROS - _ago(text), UTC)
+    if _DAY.fullmatch(text):
+        return found.replace(tzinfo=UTC)
     if found.utcoffset() is None:  # B143
-        raise click.BadParameter(f"{text!r} has no time zone: write {text}Z, or how long ago it was, such as 2h")
+        raise click.BadParameter(
+            f"{text!r} has no time zone: write {found.isoformat()}Z, or how long ago it was, such as 2h"
+        )
     return found
+
+
+def _ago(text: str) -> float:
+    try:
+        return duration(text)
+    except click.BadParameter:
+        raise click.BadParameter(
+            f"{text!r} is no moment: write how long ago it was, such as 90s, 2h or 7d, a day such as 2026-11-30, which "
+            "begins at midnight in UTC, or a moment such as 2026-11-30T18:00Z"
+        ) from None
 
 
 def failed_filters(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,8 +108,8 @@ def failed_filters(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--fingerprint", metavar="HEX", help="Only of this group, as `failed groups` shows it."),
         click.option("--tag", metavar="TEXT", help="Only with this tag."),
         click.option("--tenant", metavar="NAME", help="Only of this tenant."),
-        click.option("--until", type=moment, metavar="WHEN", help="Only failed before: 2h ago, or a moment."),
-        click.option("--since", type=moment, metavar="WHEN", help="Only failed since: 2h ago, or a moment."),
+        click.option("--until", type=moment, metavar="WHEN", help="Only failed before: 2h ago, a day, or a moment."),
+        click.option("--since", type=moment, metavar="WHEN", help="Only failed since: 2h ago, a day, or a moment."),
         click.option("--text", metavar="TEXT", help="Only with this text in an error or in the arguments."),
         click.option("--error", metavar="TYPE", help="Only with this type of the last error."),
     ):

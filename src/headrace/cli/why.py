@@ -6,7 +6,9 @@ import click
 
 from headrace.cli.exits import ExitCode
 from headrace.cli.options import Settings, common, pass_settings
-from headrace.cli.output import printable, say, say_json
+from headrace.cli.output import printable, say, say_json, shortened
+
+_LONGEST = 1_000  # characters of a line: an error's message may be of any length
 
 
 @click.command()
@@ -23,5 +25,5 @@ def why(settings: Settings, context: click.Context, id: str) -> None:
         say_json({"id": id, "state": found.state.value if found else None, "why": list(lines)})
     else:
         for line in lines:
-            say(printable(line))
+            say(shortened(printable(line), _LONGEST))
     context.exit(ExitCode.OK if found else ExitCode.NOT_FOUND)
