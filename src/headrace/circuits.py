@@ -28,6 +28,7 @@ from headrace.task import Task
 
 Errors = type[BaseException] | Iterable[type[BaseException]]
 _DEFAULT = CircuitPolicy()
+BY_HAND = "by hand"  # why an operator does something who says no more
 
 
 class App(Protocol):
@@ -97,6 +98,11 @@ class Circuit:
         self.name = name
 
     @property
+    def app(self) -> App:
+        """Whose it is."""
+        return self._app
+
+    @property
     def options(self) -> CircuitOptions:
         """What it was made with."""
         return self._settings or CircuitOptions()
@@ -124,30 +130,34 @@ class Circuit:
 
     # -- what an operator does
 
-    def force_open(self, why: str, *, by: str | None = None) -> None:
-        """Let no call in until further notice. `why` and `by` (this host and process) stand in its history."""
+    def force_open(self, why: str = BY_HAND, *, by: str | None = None) -> None:
+        """Let no call in until further notice. `why` and `by` (this host and process) stand in its history.
+
+        Raises:
+            ConfigError: `why` is no text, or empty.
+        """
         refuse_in_loop("force_open", "aforce_open")
         self._forced(self._app.driver.run(self._force("forced_open", why, by)))
 
-    def force_close(self, why: str, *, by: str | None = None) -> None:
+    def force_close(self, why: str = BY_HAND, *, by: str | None = None) -> None:
         """Let all calls in until further notice, whatever becomes of them. Parked jobs come back at a pace."""
         refuse_in_loop("force_close", "aforce_close")
         self._forced(self._app.driver.run(self._force("forced_closed", why, by)))
 
-    def reset(self, why: str, *, by: str | None = None) -> None:
+    def reset(self, why: str = BY_HAND, *, by: str | None = None) -> None:
         """Closed, with nothing counted and nothing forced. Parked jobs come back at a pace."""
         refuse_in_loop("reset", "areset")
         self._forced(self._app.driver.run(self._force("closed", why, by)))
 
-    async def aforce_open(self, why: str, *, by: str | None = None) -> None:
+    async def aforce_open(self, why: str = BY_HAND, *, by: str | None = None) -> None:
         """`force_open`, awaited."""
         self._forced(await self._app.driver.arun(self._force("forced_open", why, by)))
 
-    async def aforce_close(self, why: str, *, by: str | None = None) -> None:
+    async def aforce_close(self, why: str = BY_HAND, *, by: str | None = None) -> None:
         """`force_close`, awaited."""
         self._forced(await self._app.driver.arun(self._force("forced_closed", why, by)))
 
-    async def areset(self, why: str, *, by: str | None = None) -> None:
+    async def areset(self, why: str = BY_HAND, *, by: str | None = None) -> None:
         """`reset`, awaited."""
         self._forced(await self._app.driver.arun(self._force("closed", why, by)))
 
@@ -161,6 +171,8 @@ class Circuit:
         return await adrive(look(self.name, self.policy), self._app.driver)
 
     def _force(self, to: Any, why: str, by: str | None) -> Amend:
+        if type(why) is not str or not why.strip():
+            raise ConfigError(f"why is {why!r}: say in words why it is done, or leave it out")
         change = ForceCircuit(
             register=REGISTERS + self.name, by=by or this_process(), policy=self.policy, to=to, why=why
         )
@@ -339,7 +351,10 @@ def check_circuits(tasks: Mapping[str, Task[..., Any]], circuits: Mapping[str, o
             raise ConfigError(f"the task {task.name} names the circuit {task.circuit!r}, which the app has not: {fix}")
 
 
-def _checked_errors(field: str, errors: Errors) -> tuple[type[BaseException], ...]:
+def _checked_errors(field: str, errors: object) -> tuple[type[BaseException], ...]:
+    if isinstance(errors, str) or not isinstance(errors, (type, Iterable)):
+        kind = f", such as {type(errors).__name__} itself" if isinstance(errors, BaseException) else ""
+        raise ConfigError(f"{field} is {errors!r}: use exception classes{kind}")
     found = (errors,) if isinstance(errors, type) else tuple(errors)
     for error in found:
         if not _is_error(error):

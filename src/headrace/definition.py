@@ -93,7 +93,7 @@ def define(
         once=checked_once(once, arguments),
         keep_us=0 if keep is None else duration_us("keep", keep),
         log=log,
-        circuit=None if circuit is None else checked_circuit(circuit),
+        circuit=None if circuit is None else checked_circuit(circuit, producer),
         run_in=None if run_in is None else checked_run_in(run_in),
         hold_after=checked_hold_after(hold_after),
     )

@@ -36,12 +36,16 @@ class Named(Protocol):
     def name(self) -> str: ...
 
 
-def checked_circuit(circuit: str | Named) -> str:
-    """The name of a circuit.
+def checked_circuit(circuit: str | Named, app: object = None) -> str:
+    """The name of a circuit, for a task of `app` where one is given.
 
     Raises:
-        ConfigError: as for queues, but for the length.
+        ConfigError: as for queues, but for the length; or it is the handle of another app.
     """
+    if getattr(circuit, "app", app) is not app:
+        raise ConfigError(
+            f"circuit is {circuit!r} of another app: make one with app.circuit() of the app that the task belongs to"
+        )
     name = circuit if isinstance(circuit, str) else getattr(circuit, "name", None)
     if type(name) is not str or not _QUEUE.match(name) or len(name) > _MOST_CIRCUIT:
         raise ConfigError(

@@ -22,7 +22,10 @@ def app() -> Headrace:
         ({"open_for": "soon"}, "open_for is 'soon', which is no duration"),
         ({"probes": 0}, "probes is 0"),
         ({"refill": 0}, "refill is 0"),
-        ({"record": "OSError"}, "record holds 'O': use exception classes"),
+        ({"record": "OSError"}, "record is 'OSError': use exception classes"),
+        ({"record": ValueError("x")}, "record is .*: use exception classes, such as ValueError itself"),
+        ({"ignore": "ValueError"}, "ignore is 'ValueError': use exception classes"),
+        ({"ignore": None}, "ignore is None: use exception classes"),
         ({"ignore": [OSError, 3]}, "ignore holds 3: use exception classes"),
         ({"retry_budget": 0.2}, "retry_budget is 0.2: use RetryBudget"),
         ({"open_four": 1}, "app.circuit has no option open_four=: did you mean open_for="),
@@ -53,6 +56,22 @@ def test_the_same_twice_is_one_and_another_is_refused(app: Headrace) -> None:
     assert app.circuit("smtp") is smtp is app.circuits["smtp"]
     with pytest.raises(ConfigError, match=r"the circuit 'smtp' is made twice with different settings.*app.circuits"):
         app.circuit("smtp", window=11)
+
+
+def test_the_handle_of_another_app_is_refused(app: Headrace) -> None:
+    other = Headrace("memory://").circuit("smtp")
+    app.circuit("smtp")
+    with pytest.raises(ConfigError, match="circuit is <Circuit 'smtp'> of another app"):
+        app.task(circuit=other)(lambda: None)
+
+
+@pytest.mark.parametrize("why", ["", " ", None])
+def test_who_says_why_says_something(app: Headrace, why: Any) -> None:
+    smtp = app.circuit("smtp")
+    with pytest.raises(ConfigError, match="why is"):
+        smtp.force_open(why)
+    smtp.force_open()
+    assert [step.why for step in smtp.look().history] == ["by hand"]
 
 
 def test_a_task_takes_a_name_or_a_handle(app: Headrace) -> None:
