@@ -1,5 +1,6 @@
 """Child processes that die, overrun their time, are cancelled or grow: what it costs their job, and nobody else."""
 
+import logging
 import os
 import random
 import signal
@@ -269,10 +270,17 @@ async def test_one_that_has_grown_is_replaced(path: str) -> None:
 
 async def test_a_limit_below_the_beginning_is_refused_at_once(path: str, caplog: pytest.LogCaptureFixture) -> None:
     """B115: one error, no crash, and no process after the other that is killed."""
+    caplog.set_level(logging.DEBUG, "headrace.worker")
+
+    def tries() -> list[int]:
+        return [record.levelno for record in caplog.records if "no child process" in record.message]
+
     async with working(app, processes=1, child_memory=5_000_000):
         id = (await jobs.grow.aenqueue(path, 1, hold=False)).id
         job = await ended(app, id, "scheduled")
+        await await_until(lambda: len(tries()) == 2, 20, "the next try")
         await app.ajobs.cancel(id)
+    assert tries() == [logging.ERROR, logging.DEBUG]
     assert (job.counts["crashes"], job.counts["releases"]) == (0, 1)
     assert "child_memory is 5,000,000 bytes, but it starts with" in caplog.text
 

@@ -25,6 +25,10 @@ AGAIN_S, AGAIN_MOST_S = 1.0, 30.0  # before another child is tried where one cou
 HURRY_S = 0.3  # how long a run may still take that must end at once: the worker does, or the job is another's
 
 
+class UnfitError(ChildLostError):
+    """What a child needs before it has a job is beyond its limit, and so it will be the next time."""
+
+
 class Pool:
     """At most `processes` children."""
 
@@ -39,6 +43,7 @@ class Pool:
         self._made = 0
         self._failures = 0  # to start one, in a row
         self._shut_until = 0.0
+        self._unfit = False  # as was said
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -82,12 +87,13 @@ class Pool:
             self._bury(child)
             pause_s = self._shut()
             text = "no child process for jobs with run_in='process', the next try is in %.0f s at the earliest: %s"
-            logger.error(text, pause_s, error)  # noqa: TRY400 - it says it all
+            known, self._unfit = self._unfit, isinstance(error, UnfitError)
+            logger.log(logging.DEBUG if known and self._unfit else logging.ERROR, text, pause_s, error)
             raise NoChildError from error
         except BaseException:  # the job was interrupted while it waited
             self._bury(child)
             raise
-        self._failures = 0
+        self._failures, self._unfit = 0, False
         return child
 
     def _shut(self) -> float:
@@ -104,7 +110,7 @@ class Pool:
         """Refused, since no job could ever run: one error instead of a child after the other that is killed (B115)."""
         limit = self._options.child_memory
         if limit is not None and child.baseline >= limit:
-            raise ChildLostError(f"child_memory is {limit:,} bytes, but it starts with {child.baseline:,}: raise it")
+            raise UnfitError(f"child_memory is {limit:,} bytes, but it starts with {child.baseline:,}: raise it")
 
     def _settings(self) -> say.Settings:
         modules = {task.function.__module__ for task in self._tasks.values() if task.run_in == "process"}
