@@ -123,3 +123,8 @@ def test_names_that_the_app_does_not_have_are_warned_about(
     missing = headrace("check")
     assert (missing.code, missing.err.splitlines()[:-1]) == (2, warnings)
     assert "alert sink slack SLACK_URL: the environment variable SLACK_URL is not set" in missing.err
+    work = [sys.executable, "-m", "headrace.cli", "work", "--burst"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    worker = subprocess.run(work, env=environment, capture_output=True, text=True, check=True)
+    for told in (*(line.removeprefix("warning: ") for line in warnings), "variable SLACK_URL is not set"):
+        assert told in worker.stderr

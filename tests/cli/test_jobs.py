@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace import Headrace
-from headrace.core import codec
+from headrace.core import codec, trail
 from headrace.core import operations as ops
 from headrace.core.states import State
 from tests.cli.conftest import Command
@@ -181,6 +181,21 @@ def test_why_answers_in_sentences(shop: Headrace, headrace: Command) -> None:
     assert "ready in queue 'mail'" in result.out
     found = json.loads(headrace("why", job.id, "--json").out)
     assert (found["id"], found["state"], found["why"]) == (job.id, "ready", result.lines)
+
+
+def test_what_went_wrong_before_is_not_why_a_job_runs(shop: Headrace, headrace: Command) -> None:
+    """The reason of the last failure stays in the store until the next end."""
+    shop.tasks["mail"].enqueue(order_id=1)
+    claimed = shop.driver.run(ops.Claim("w1", shop.clock.unix_us(), ("mail",), 1, 30_000_000)).jobs[0]
+    mishap = trail.Mishap("error", 1, 1, "w1", "SMTPError", "x" * 5_000)
+    remembered = trail.encode(trail.Trail(attempts=1, errors=1, history=(mishap,)))
+    again = ops.Outcome(claimed.id, "mail", claimed.token, State.READY, trail=remembered, reason="SMTPError")
+    assert shop.driver.run(ops.Settle("w1", (again,))) == [True]
+    assert "SMTPError" in headrace("job", "list").out
+    assert max(map(len, headrace("why", claimed.id).lines)) <= 1_000
+    shop.driver.run(ops.Claim("w1", shop.clock.unix_us(), ("mail",), 1, 30_000_000))
+    assert "SMTPError" not in headrace("job", "list", "--state", "running").out
+    assert json.loads(headrace("job", "list", "--json").out)["reason"] == "SMTPError"
 
 
 def test_check_finds_jobs_that_this_code_would_break(shop: Headrace, headrace: Command) -> None:
