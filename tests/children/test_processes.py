@@ -177,3 +177,16 @@ def test_tasks_of_a_script_run_in_children_too(scene: Scene, tmp_path: Path) -> 
     ((name, task, pid),) = lines(scene.path)
     assert (name, task) == ("__mp_main__", "shop.tell")
     assert int(pid) != process.pid
+
+
+def test_a_script_without_a_guard_starts_no_worker_in_its_children(scene: Scene, tmp_path: Path) -> None:
+    """They import it as well."""
+    script = tmp_path / "shop.py"
+    script.write_text(SCRIPT.replace('if __name__ == "__main__":', "if True:"))
+    scene.environment |= {"SAID": scene.path, "PYTHONPATH": str(ROOT)}
+    scene.start(str(script))
+    wait_until(lambda: "before it was ready" in scene.log.read_text(), PATIENCE, "the child's end")
+    said = scene.log.read_text()
+    assert "ConfigError: a worker was started by the mere import of a module" in said
+    assert 'put what starts it under  if __name__ == "__main__":' in said
+    assert not Path(scene.path).exists()

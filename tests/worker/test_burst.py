@@ -1,7 +1,10 @@
 """A worker that ends when nothing is left looks once more for what its last jobs have set off."""
 
 import asyncio
+import logging
 from typing import Any
+
+import pytest
 
 from headrace import Headrace
 from headrace.core.operations import Claim, Operation, Settle
@@ -54,3 +57,22 @@ async def test_what_has_been_kept_for_long_enough_is_pruned_before_its_end() -> 
     await fails.aenqueue_many([{}] * 5)
     await app.worker(burst=True).run()
     assert len((await app.ajobs.list("failed")).jobs) == 2
+
+
+async def test_it_says_that_others_may_be_at_work(caplog: pytest.LogCaptureFixture) -> None:
+    app, release, begun = Headrace("memory://"), asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def last() -> None:
+        begun.set()
+        await release.wait()
+
+    await last.aenqueue()
+    other = asyncio.create_task(app.worker(burst=True).run())
+    await begun.wait()
+    caplog.set_level(logging.INFO)
+    await app.worker(burst=True).run()
+    said = "nothing is ready, and nothing runs here: stopping (what other workers run is not waited for)"
+    assert said in caplog.messages
+    release.set()
+    await other

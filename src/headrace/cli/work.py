@@ -46,7 +46,7 @@ _POSITIVE = click.IntRange(min=1)
 @click.option("--max-age", type=duration, help="Start anew after so long.")
 @click.option("--max-memory", type=size, help="Start anew when the process is larger than this, such as 500M.")
 @click.option("--max-stuck", type=click.IntRange(min=0), help="Start anew beyond so many threads past their timeout.")
-@click.option("--burst", is_flag=True, help="Stop as soon as nothing is ready or running.")
+@click.option("--burst", is_flag=True, help="Stop as soon as nothing is ready, and nothing runs here.")
 @click.option("--twice", is_flag=True, help="Run every handler twice: does yours bear it?")
 @alerts_option
 @click.option(

@@ -32,7 +32,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_jobs: int | None = None  # recycle after that many
     max_age: float | None = None  # recycle after that long
     max_memory: int | None = None  # recycle when the process has grown beyond that
-    burst: bool = False  # end as soon as nothing is ready or running
+    burst: bool = False  # end as soon as nothing is ready, and nothing runs in this worker
     twice: bool = False  # run each handler twice, to test that it may be
 
     def __post_init__(self) -> None:

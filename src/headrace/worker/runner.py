@@ -12,6 +12,7 @@ from headrace.core.operations import Leave
 from headrace.core.wording import counted
 from headrace.errors import ConfigError, StoreMisconfigured
 from headrace.middleware import beside
+from headrace.worker.children.importing import refuse_worker
 from headrace.worker.execute import Executor
 from headrace.worker.fetch import Fetcher
 from headrace.worker.gates import Gates
@@ -88,7 +89,8 @@ class Worker:
 
     def _nothing_left(self) -> None:
         if self.options.burst and not self.shared.stopping:
-            logger.info("nothing is ready or running: stopping", extra={"worker": self.id})
+            text = "nothing is ready, and nothing runs here: stopping (what other workers run is not waited for)"
+            logger.info(text, extra={"worker": self.id})
             self._told.set()
             self.shared.stop_claiming()
 
@@ -111,6 +113,7 @@ class Worker:
 
     async def run(self) -> Exit:
         """Work until stopped."""
+        refuse_worker()
         shared, driver = self.shared, self.shared.driver
         self.settler = Settler(driver, self.id, shared.table, shared.rng)
         self.executor = Executor(shared, self.settler)

@@ -118,7 +118,7 @@ class Child:
             raise ChildLostError(f"not ready within {READY_S:.0f} s") from None
         if not self._ready.done():
             how = self._killed_for or system.how_it_ended(self._dead.result())
-            raise ChildLostError(f"{how}, before it was ready")
+            raise ChildLostError(f"{how}, before it was ready: what it has printed says why, or the system's log")
         if (problem := self._ready.result()) is not None:
             raise problem
         self.baseline = system.resident_bytes(self.pid)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from headrace.middleware import Middleware
-from headrace.worker.children import NoChildError, system
+from headrace.worker.children import NoChildError, importing, system
 from headrace.worker.children import messages as say
 from headrace.worker.children.child import Child, ChildLostError
 from headrace.worker.children.finding import MAIN
@@ -76,7 +76,7 @@ class Pool:
         if self._loop_time() < self._shut_until:
             raise NoChildError
         self._made += 1
-        child = Child(multiprocessing.get_context("spawn"), self._settings(), f"headrace-child-{self._made}")
+        child = Child(multiprocessing.get_context("spawn"), self._settings(), f"{importing.NAME}{self._made}")
         if not self._all:
             atexit.register(self._kill_all)  # before multiprocessing, which would wait for them
         self._all.add(child)

@@ -28,7 +28,7 @@ from headrace.core.verdict import Verdict, mistaken
 from headrace.errors import InvalidArguments
 from headrace.middleware import Inside
 from headrace.task import Task
-from headrace.worker.children import finding, system
+from headrace.worker.children import finding, importing, system
 from headrace.worker.children import messages as say
 from headrace.worker.children.gate import Gate, Terminated
 from headrace.worker.children.lines import Lines
@@ -74,6 +74,7 @@ class Child:
         Lines(self.send).install(settings.log_level)
         threading.Thread(target=self._read, name="headrace-child", daemon=True).start()
         if self._prepare():
+            importing.be_ready()
             self.send(say.Ready())
             while (job := self._jobs.get()) is not None:
                 self._busy = True
