@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
+from headrace.circuitlooks import REASON
 from headrace.circuits import Circuit, CircuitOptions, QueueOptions, check_circuits
 from headrace.core import budget, codec, endings, trail
-from headrace.core.circuit import REGISTERS, AskCircuit, ReportCalls, Result, Transition
+from headrace.core.circuit import REGISTERS, AskCircuit, ReportCalls, Result, Standing, Transition
 from headrace.core.circuit_policy import MOST, CircuitPolicy
 from headrace.core.registers import Amend, Change
 from headrace.errors import StoreFull, UnreadableEnvelope
@@ -49,7 +50,7 @@ class Gates:
         self._passed = asyncio.Event()  # jobs with a circuit, some of which may not have begun yet
         self.standings = Standings(shared.monotonic, self._changed)
         # -- what is to be reported
-        self._calls: dict[tuple[str, int], deque[tuple[str, Result]]] = {}
+        self._calls: dict[tuple[str, int], deque[tuple[Pass, Result]]] = {}
         self._firsts: Counter[str] = Counter()
         self._unused: Counter[str] = Counter()
         self._budgets: dict[str, budget.RetryBudget] = {}
@@ -92,7 +93,7 @@ class Gates:
             return None
         remembered = work.job.trail
         is_retry = remembered is not None and trail.decode(remembered).attempts > 0
-        work.gate = Pass(gate, f"{work.job.id}:{work.job.token}", is_retry=is_retry)
+        work.gate = Pass(gate, work.job, is_retry=is_retry)
         return work.gate
 
     def _gate(self, task: Task[..., Any], queue: str) -> Gate | None:
@@ -117,21 +118,31 @@ class Gates:
         """Passes by circuit and by budget, of those about whom what is known says too little."""
         asking: dict[str, list[Pass]] = {}
         retrying: dict[str, list[Pass]] = {}
-        now = self._shared.monotonic()
+        known = {name: self._known(name) for name in {one.gate.circuit for one in passes} if name is not None}
         for one in passes:
             name = one.gate.circuit
-            known = None if name is None else self.standings.get(name)
-            if name is not None and known is not None and known.shuts(now):
-                one.refusal = endings.Parked(one.gate.reason)
-                continue
-            if known is not None and known.lets_all_in(now):
-                one.let_in(known.standing)
-            elif name is not None:
-                asking.setdefault(name, []).append(one)
+            if name is not None:
+                said = known[name]
+                if isinstance(said, endings.Parked):
+                    one.refusal = said
+                    continue
+                if said is None:
+                    asking.setdefault(name, []).append(one)
+                else:
+                    one.let_in(said)
             if one.is_retry:
                 for register in one.gate.budgets:
                     retrying.setdefault(register, []).append(one)
         return asking, retrying
+
+    def _known(self, name: str) -> Standing | endings.Parked | None:
+        """As what its jobs are let in, or how they end. None: it must be asked."""
+        known, now = self.standings.get(name), self._shared.monotonic()
+        if known is None:
+            return None
+        if known.shuts(now):
+            return endings.Parked(REASON + name)
+        return known.standing if known.lets_all_in(now) else None
 
     async def _ask(self, asking: dict[str, list[Pass]], retrying: dict[str, list[Pass]]) -> None:
         questions = [self._question(name, passes) for name, passes in asking.items()]
@@ -250,19 +261,22 @@ class Gates:
             if calls is None:
                 most = MOST if one.gate.policy is None else max(one.gate.policy.window, one.gate.policy.probes)
                 calls = self._calls[name, generation] = deque(maxlen=most)
-            calls.append((one.call, result))
+            calls.append((one, result))
             self._note_work(hurry=one.is_probe or result != "ok")
-        made = one.was_made(ending)
+        if one.gate.budgets:
+            self._note_spending(one, made=one.was_made(ending))
+
+    def _note_spending(self, one: Pass, *, made: bool) -> None:
         if made and not one.is_retry:
             self._firsts.update(one.gate.budgets.keys())
         elif not made:
             self._unused.update(one.granted)
-        if one.gate.budgets:
-            self._note_work(hurry=False)
+        self._note_work(hurry=False)
 
     def _note_work(self, *, hurry: bool) -> None:
-        self._work.set()
-        self._idle.clear()
+        if not self._work.is_set():
+            self._work.set()
+            self._idle.clear()
         if hurry:
             self._hurry.set()
 
@@ -291,21 +305,21 @@ class Gates:
         calls, self._calls = self._calls, {}
         firsts, self._firsts = self._firsts, Counter()
         unused, self._unused = self._unused, Counter()
-        changes: list[Change] = [self._report(*key, tuple(made)) for key, made in calls.items()]
+        changes: list[Change] = [self._report(*key, made) for key, made in calls.items()]
         changes += [
             self._spending(register, firsts=firsts[register], unused=unused[register])
             for register in dict.fromkeys((*firsts, *unused))
         ]
         return tuple(changes), [name for name, _ in calls]
 
-    def _report(self, name: str, generation: int, calls: tuple[tuple[str, Result], ...]) -> ReportCalls:
+    def _report(self, name: str, generation: int, calls: Iterable[tuple[Pass, Result]]) -> ReportCalls:
         return ReportCalls(
             register=REGISTERS + name,
             by=self._shared.id,
             policy=self.policy(name),
             report=self._request(),
             generation=generation,
-            calls=calls,
+            calls=tuple((one.call, result) for one, result in calls),
         )
 
     def policy(self, name: str) -> CircuitPolicy | None:

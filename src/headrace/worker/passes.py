@@ -10,6 +10,7 @@ from headrace.core import endings
 from headrace.core.budget import RetryBudget
 from headrace.core.circuit import Result, Standing
 from headrace.core.circuit_policy import CircuitPolicy
+from headrace.core.operations import ClaimedJob
 from headrace.core.settle import Probe
 from headrace.core.verdict import Pending
 from headrace.standings import Standings
@@ -37,11 +38,11 @@ class Gate(msgspec.Struct, frozen=True):
 class Pass:
     """Of one claimed job. It is let in by an answer of the store, and asks what is known once more before it starts."""
 
-    __slots__ = ("begun_at", "call", "gate", "generation", "granted", "is_probe", "is_retry", "noted", "refusal")
+    __slots__ = ("begun_at", "gate", "generation", "granted", "is_probe", "is_retry", "job", "noted", "refusal")
 
-    def __init__(self, gate: Gate, call: str, *, is_retry: bool) -> None:
+    def __init__(self, gate: Gate, job: ClaimedJob, *, is_retry: bool) -> None:
         self.gate = gate
-        self.call = call
+        self.job = job
         self.is_retry = is_retry
         self.generation: int | None = None  # of the circuit, in which it was let in
         self.is_probe = False
@@ -49,6 +50,11 @@ class Pass:
         self.refusal: endings.Ending | None = None
         self.begun_at: float | None = None  # seconds of the monotonic clock
         self.noted = False
+
+    @property
+    def call(self) -> str:
+        """Its name for the circuit; of most calls nobody asks for it."""
+        return f"{self.job.id}:{self.job.token}"
 
     @property
     def may_begin(self) -> bool:
