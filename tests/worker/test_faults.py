@@ -280,3 +280,26 @@ def test_the_log_says_why_in_the_words_of_the_handler(caplog: pytest.LogCaptureF
         "scheduled (Busy), due in 1,200 s: 429; their server rests",
         "cancelled (Trap): not wanted",
     ]
+
+
+def test_what_is_given_back_unstarted_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    def lines(text: str, level: int) -> list[str]:
+        return [one.getMessage() for one in caplog.records if text in one.getMessage() and one.levelno >= level]
+
+    async def main(app: Headrace) -> None:
+        release = asyncio.Event()
+
+        @app.task
+        async def work(number: int) -> None:
+            await (asyncio.sleep(0.001) if number < 300 else release.wait())
+
+        await work.aenqueue_many([{"number": number} for number in range(400)])
+        async with working_virtually(app, concurrency=2):  # so fast that it claims ahead, until it stands still
+            await await_until(lambda: lines("(released)", logging.DEBUG))
+            release.set()
+
+    with caplog.at_level(logging.DEBUG):
+        virtually(main)
+    (said,) = lines("claimed ahead: every slot is busy", logging.INFO)
+    assert said.startswith("giving back ")
+    assert len(lines("(released)", logging.DEBUG)) > len(lines("(released)", logging.INFO)) == 0

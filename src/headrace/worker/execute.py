@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from headrace.completion import Completion
 from headrace.context import JobContext
 from headrace.core import endings
+from headrace.core.wording import counted
 from headrace.worker import running
 from headrace.worker.apart import Apart
 from headrace.worker.ending import Reporter
@@ -70,13 +71,14 @@ class Executor:
             self._waiting.append(work)
         self._fill_slots()
 
-    def release_waiting(self) -> int:
-        """Give back what has not started."""
+    def release_waiting(self, why: str) -> None:
+        """Give back what has not started. One line tells of all of it."""
         works = list(self._waiting)
         self._waiting.clear()
         self.give_back(works)
         self._note_room()
-        return len(works)
+        if works:
+            logger.info("giving back %s claimed ahead: %s", counted(len(works), "job"), why)
 
     def give_back(self, works: Iterable[Work], delay_us: int = 0) -> None:
         """Return `works` unharmed, without starting them; due at once in their old place, or after `delay_us`."""

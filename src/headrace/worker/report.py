@@ -25,7 +25,7 @@ def tell(work: Work, outcome: Outcome, said: str = "") -> None:
             logger.debug("job %s succeeded", work.job.id, extra=work.describe())
         return
     vain = _in_vain(outcome)
-    level = _level(outcome) if vain is None else logging.ERROR
+    level = _level(work, outcome) if vain is None else logging.ERROR
     if not logger.isEnabledFor(level):
         return
     message, traceback = _what_went_wrong(work, outcome) if vain is None else vain
@@ -65,9 +65,11 @@ def _in_vain(outcome: Outcome) -> tuple[str, str] | None:
     return f"{what}; the last error: {': '.join(filter(None, (last.type, last.message)))}", last.traceback
 
 
-def _level(outcome: Outcome) -> int:
+def _level(work: Work, outcome: Outcome) -> int:
     if outcome.state is State.FAILED:
         return logging.ERROR
+    if outcome.reason == "released" and work.fed and work.started_us is None:
+        return logging.DEBUG  # it waited for a slot: one line says for all of them that they are given back
     if outcome.state is State.PARKED:  # what holds them back has said so, once for all of them
         return logging.DEBUG
     return logging.INFO if outcome.reason in _EXPECTED else logging.WARNING

@@ -112,8 +112,16 @@ class Worker:
         return Leftovers(self._deaf, self.executor.stuck)
 
     async def run(self) -> Exit:
-        """Work until stopped."""
+        """Work until stopped.
+
+        Raises:
+            ConfigError: the options can never hold; or this is a child process of a worker that imports its program.
+            StoreMisconfigured: the store would lose jobs.
+        """
         refuse_worker()
+        return await self._run()
+
+    async def _run(self) -> Exit:
         shared, driver = self.shared, self.shared.driver
         self.settler = Settler(driver, self.id, shared.table, shared.rng)
         self.executor = Executor(shared, self.settler)
@@ -170,7 +178,7 @@ class Worker:
 
     async def _drain(self) -> None:
         """Finish within grace; then cancel, and hand back what does not end even so."""
-        self.executor.release_waiting()
+        self.executor.release_waiting("this worker ends")
         if not self._told.is_set() and not await self._quiet_unless(self._told, RECYCLE_S) and not self._told.is_set():
             left = counted(self.executor.running, "job")
             logger.warning("recycling after %.0f s all the same, with %s running", RECYCLE_S, left)
@@ -179,7 +187,7 @@ class Worker:
 
     async def _hand_back(self) -> None:
         """Cancel what still runs, also when the worker itself was cancelled, and give back what does not end."""
-        self.executor.release_waiting()
+        self.executor.release_waiting("this worker ends")
         patience = 1.0 if self._hurry.is_set() else min(FLUSH_S, max(1.0, self.options.grace))
         self._deaf = await self.executor.end_all(patience)
         if self._deaf:

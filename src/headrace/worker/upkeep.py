@@ -9,7 +9,6 @@ import asyncio
 import logging
 
 from headrace.core.operations import Prune, Rescue
-from headrace.core.wording import counted
 from headrace.middleware import notice
 from headrace.signals import WorkerLost
 from headrace.worker.execute import Executor
@@ -96,6 +95,4 @@ class Upkeep:
             started = executor.finished
             await asyncio.sleep(WAITED_S)
             if executor.waiting and executor.finished == started:
-                logger.info(
-                    "giving back %s claimed ahead: every slot is busy", counted(executor.release_waiting(), "job")
-                )
+                executor.release_waiting("every slot is busy")
