@@ -52,9 +52,7 @@ def _on_tables(kind: str, clock: Callable[[], int], request: pytest.FixtureReque
     way = url or request.getfixturevalue(f"{kind}_url")
     make_driver, make_store = _classes(kind)
     if not url:
-        return keeper.lend(
-            way, lambda prefix: make_driver(way, make_store(clock, prefix)), partial(make_store, clock)
-        )
+        return keeper.lend(way, lambda prefix: make_driver(way, make_store(clock, prefix)), partial(make_store, clock))
     prefix, give_back = keeper.prefixes.lend()
     driver = make_driver(url, make_store(clock, prefix))
     close = driver.close
