@@ -51,11 +51,15 @@ def test_settings_come_from_the_config(sqlite_url: str) -> None:
             HEADRACE_BUSY_TIMEOUT=2,
             HEADRACE_OUTBOX=sqlite_url,
             HEADRACE_OUTBOX_MODE="cdc",
+            HEADRACE_VERSION="4f2a91c",
+            HEADRACE_KEEP_FAILED=None,
+            HEADRACE_HOLD_AFTER=5,
         )
     ).config
     assert (config.url, config.name, config.lease_s, config.heartbeat_s) == ("redis://localhost", "mill", 60, 5)
     assert (config.resend_s, config.busy_timeout_s) == (0, 2)
     assert (config.outbox, config.outbox_mode) == (sqlite_url, "cdc")
+    assert (config.version, config.keep_failed_s, config.hold_after) == ("4f2a91c", None, 5)
 
 
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> None:

@@ -9,7 +9,10 @@ import msgspec
 
 from headrace.errors import ConfigError
 
-ARGUMENTS = ("NAME", "LEASE", "HEARTBEAT", "RESEND", "BUSY_TIMEOUT", "OUTBOX_MODE")  # of Headrace, in small letters
+ARGUMENTS = (  # of Headrace, in small letters
+    *("NAME", "LEASE", "HEARTBEAT", "RESEND", "BUSY_TIMEOUT", "OUTBOX_MODE"),
+    *("VERSION", "KEEP_FAILED", "KEEP_FAILED_MOST", "HOLD_AFTER"),
+)
 KNOWN = ("DATABASE", "URL", "OUTBOX", "ENQUEUE_IN_TRANSACTION", *ARGUMENTS)
 
 

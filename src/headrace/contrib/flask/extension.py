@@ -16,8 +16,13 @@ from headrace.errors import ConfigError
 from headrace.middleware import Middleware
 
 PREFIX = "HEADRACE_"
-SETTINGS = ("URL", "NAME", "LEASE", "HEARTBEAT", "RESEND", "BUSY_TIMEOUT", "OUTBOX", "OUTBOX_MODE")
-COMMAND_VARIABLES = ("APP", "DEBUG")  # of the environment, all of which some projects load into the config
+NULLABLE = ("KEEP_FAILED", "KEEP_FAILED_MOST", "HOLD_AFTER")  # None says something: for ever, all, never
+SETTINGS = (
+    *("URL", "NAME", "LEASE", "HEARTBEAT", "RESEND", "BUSY_TIMEOUT", "VERSION"),
+    *NULLABLE,
+    *("OUTBOX", "OUTBOX_MODE"),
+)
+COMMAND_VARIABLES = ("APP", "DEBUG", "ALERTS")  # of the environment, all of which some projects load into the config
 
 
 class FlaskHeadrace(Headrace):
@@ -113,8 +118,9 @@ def _config(app: Flask) -> Config:
     if unknown:
         names = ", ".join(PREFIX + name for name in SETTINGS)
         raise ConfigError(f"the config of {app.import_name!r} has {', '.join(unknown)}; headrace knows {names}")
+    found = {name: app.config[PREFIX + name] for name in SETTINGS if PREFIX + name in app.config}
     given: dict[str, Any] = {
-        name.lower(): app.config[PREFIX + name] for name in SETTINGS if app.config.get(PREFIX + name) is not None
+        name.lower(): value for name, value in found.items() if value is not None or name in NULLABLE
     }
     if "url" not in given:
         raise ConfigError(

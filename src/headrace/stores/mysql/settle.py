@@ -12,7 +12,7 @@ from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
 from headrace.stores.mysql import once, parking
 from headrace.stores.mysql.enqueue import enqueue
 from headrace.stores.mysql.heads import Heads
-from headrace.stores.mysql.text import raised, raw, shortened, steps
+from headrace.stores.mysql.text import MOST_TOKEN, raised, raw, shortened, steps
 from headrace.stores.plan import Plan, Statement
 
 # Tombstones are kept this much longer than promised, against a clock that is set back.
@@ -139,7 +139,7 @@ def end_claims(outcomes: Sequence[ops.Outcome], running: Running, now: int) -> P
     answers: list[bool] = []
     ends: list[ops.OnceEnd] = []
     ending: list[tuple[bytes, int, int, ops.Outcome, State]] = []
-    returning: list[dict[str, Any]] = []
+    returning: list[tuple[bytes, int, ops.Outcome]] = []
     for outcome in outcomes:
         id = raw(outcome.id)
         token, cancel, derived = running.get(id, (None, 0, 0))
@@ -156,13 +156,11 @@ def end_claims(outcomes: Sequence[ops.Outcome], running: Running, now: int) -> P
         elif cancel:
             ending.append((id, token, derived, outcome, State.CANCELLED))
         else:
-            returning.append(_back(id, token, outcome, now))
+            returning.append((id, token, outcome))
     if ending:
         yield from _end(ending, now)
     if returning:
-        yield Statement("settle.back", many=returning, mute=True)
-        if parked := [row["id"] for row in returning if row["state"] == PARKED]:
-            yield parking.enter(parked)
+        yield from _send_back(returning, now)
     yield from holders.end(ends, now)
     return answers
 
@@ -173,6 +171,27 @@ def _records_of(outcomes: Sequence[ops.Outcome], running: Running) -> list[ops.O
         for outcome in outcomes
         if outcome.once is not None and running.get(raw(outcome.id), (None,))[0] == outcome.token
     ]
+
+
+def _send_back(returning: Sequence[tuple[bytes, int, ops.Outcome]], now: int) -> Plan[None]:
+    """Out of `running`, to wait again. Many are parked together for one reason, as when a circuit is open."""
+    together: dict[bytes, list[bytes]] = {}
+    rows: list[dict[str, Any]] = []
+    for id, token, outcome in returning:
+        if outcome.state is State.PARKED and outcome.trail is None and not outcome.delay_us:
+            together.setdefault(shortened(outcome.reason), []).append(id)
+        else:
+            rows.append(_back(id, token, outcome, now))
+    parked = [row["id"] for row in rows if row["state"] == PARKED]
+    if rows:
+        yield Statement("settle.back", many=rows, mute=True)
+    for reason, ids in together.items():
+        yield Statement(
+            "settle.park", {"ids": sorted(ids), "reason": reason, "now": now, "most": MOST_TOKEN}, mute=True
+        )
+        parked += ids
+    if parked:
+        yield parking.enter(parked)
 
 
 def _back(id: bytes, token: int, outcome: ops.Outcome, now: int) -> dict[str, Any]:

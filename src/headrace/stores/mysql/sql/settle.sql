@@ -45,6 +45,13 @@ update headrace_jobs set
     reason = :reason, trail = coalesce(:trail, trail), worker = null, claim = 0, claimed_us = null
 where id = :id;
 
+-- name: park
+-- The same for many at once that wait for one thing. The columns are set from left to right: `since_us` by the new token.
+update headrace_jobs force index (primary) set
+    state = 'parked', token = greatest(least(token, :most - 1) + 1, :now), due_us = :now, since_us = greatest(token, due_us),
+    turn = -priority, reason = :reason, worker = null, claim = 0, claimed_us = null
+where id in :ids;
+
 -- name: old_gone
 -- Tombstones go a few at a time, so that no upkeep has to delete a million at once; each is taken by one transaction.
 select id, until_us from headrace_gone force index (until_us)
