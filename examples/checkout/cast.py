@@ -16,7 +16,7 @@ import httpx2
 from sqlalchemy import select
 
 from headrace import Headrace
-from headrace.circuitlooks import CircuitInfo
+from headrace.circuits.looks import CircuitInfo
 
 from .customers import Customers
 from .databases import Place

@@ -6,15 +6,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
-from headrace import explain, inquiries, repairs
+from headrace import explain, inquiries
 from headrace.core import operations as ops
 from headrace.core.durations import micros
 from headrace.core.failures import FailedFilter, FailureGroup
 from headrace.core.states import State
+from headrace.failures import repairs
+from headrace.failures.repairs import Edited, Retried
+from headrace.failures.replays import AsyncReplays
 from headrace.inquiries import App, Problem, Progress, adrive
 from headrace.jobinfo import JobInfo, JobPage, OnceInfo, listed
-from headrace.repairs import Edited, Retried
-from headrace.replays import AsyncReplays
 
 
 class AsyncJobs:

@@ -23,7 +23,7 @@ from headrace.core.unique import Unique
 from headrace.definition import define
 from headrace.drivers.system import IdMaker, SystemClock
 from headrace.errors import ConfigError
-from headrace.failures import FailureApp
+from headrace.failures.hooks import FailureApp
 from headrace.holds import HoldApp
 from headrace.options import RunIn, checked_texts, refuse_unknown
 from headrace.outbox.mixin import EventApp

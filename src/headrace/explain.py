@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.circuitlooks import REASON, look
+from headrace.circuits.looks import REASON, look
 from headrace.core import operations as ops
 from headrace.core import settle, trail
 from headrace.core.hold import is_reason

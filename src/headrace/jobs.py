@@ -6,16 +6,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
-from headrace import explain, inquiries, repairs
+from headrace import explain, inquiries
 from headrace.core import operations as ops
 from headrace.core.durations import micros
 from headrace.core.failures import FailedFilter, FailureGroup
 from headrace.core.ports import Driver
 from headrace.core.states import State
+from headrace.failures import repairs
+from headrace.failures.repairs import Edited, Retried
+from headrace.failures.replays import Replays
 from headrace.inquiries import App, Problem, Progress, drive
 from headrace.jobinfo import JobInfo, JobPage, OnceInfo, listed
-from headrace.repairs import Edited, Retried
-from headrace.replays import Replays
 from headrace.sending import refuse_in_loop
 
 

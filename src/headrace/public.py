@@ -2,8 +2,8 @@
 
 from headrace.app import Headrace
 from headrace.calls import Job
-from headrace.circuitlooks import CircuitInfo
 from headrace.circuits import Circuit
+from headrace.circuits.looks import CircuitInfo
 from headrace.context import JobContext, current_job
 from headrace.core.backoff import Exponential, Fixed, Listed, Stepped
 from headrace.core.budget import RetryBudget

@@ -11,8 +11,8 @@ import pytest
 from headrace import CircuitOpen, Headrace, Middleware
 from headrace.cli import run
 from headrace.core.moments import aware
+from headrace.drivers.system import this_process
 from headrace.signals import CircuitChanged, Signal
-from headrace.standings import this_process
 from tests.circuits.dependency import Dependency
 from tests.waiting import await_until
 from tests.worker.working import state_of, working

@@ -11,8 +11,8 @@ from headrace import ConfigError, FailedFilter, Headrace, RepairError, State
 from headrace.core import operations as ops
 from headrace.core.registers import Amend
 from headrace.core.replays import LEASE_US, REGISTERS, StepReplay, TakeReplay, decode
+from headrace.failures.replaying import Driving, newest
 from headrace.inquiries import Pause
-from headrace.replaying import Driving, newest
 from tests.failures.failing import claimed, fail, fail_many, failed, memory, ready, settle
 
 ALL = FailedFilter()

@@ -15,9 +15,9 @@ from headrace.ajobs import AsyncJobs
 from headrace.core import operations as ops
 from headrace.core import trail
 from headrace.core.trail import Mishap, Trail
+from headrace.failures.replays import AsyncReplays, Replays
 from headrace.jobinfo import job_info
 from headrace.jobs import Jobs
-from headrace.replays import AsyncReplays, Replays
 from headrace.task import Task
 from tests.public.drivers import WatchedDriver, define
 

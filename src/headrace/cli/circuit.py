@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from headrace.circuitlooks import CircuitInfo
     from headrace.circuits import Circuit
+    from headrace.circuits.looks import CircuitInfo
     from headrace.core.circuit import Transition
     from headrace.core.circuit_policy import CircuitPolicy
 
@@ -132,7 +132,7 @@ def _named(settings: Settings, name: str) -> Circuit:
 def _operator() -> str:
     import getpass
 
-    from headrace.standings import this_process
+    from headrace.drivers.system import this_process
 
     try:
         return f"{getpass.getuser()}@{this_process()}"

@@ -19,8 +19,8 @@ from headrace.core.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headrace.failures.repairs import Retried
     from headrace.jobs import Jobs
-    from headrace.repairs import Retried
 
 _ABSENT = "absent"
 

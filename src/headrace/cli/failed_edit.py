@@ -14,8 +14,8 @@ from headrace.cli.options import NotFound, Settings, common, pass_settings
 from headrace.cli.output import note, printable, say, say_json
 
 if TYPE_CHECKING:
+    from headrace.failures.repairs import Edited
     from headrace.jobinfo import JobInfo
-    from headrace.repairs import Edited
     from headrace.task import Task
 
 

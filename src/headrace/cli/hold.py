@@ -85,7 +85,7 @@ def release(settings: Settings, *, task: str, version: str | None) -> int:
 def _operator() -> str:
     import getpass
 
-    from headrace.standings import this_process
+    from headrace.drivers.system import this_process
 
     try:
         return f"{getpass.getuser()}@{this_process()}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import socket
 import threading
 import time
 import weakref
@@ -76,3 +77,8 @@ def _renew_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_all)  # once: a hook can never be taken away
+
+
+def this_process() -> str:
+    """Who asks and reports outside of workers: host and process."""
+    return f"{socket.gethostname()}-{os.getpid()}"

@@ -25,6 +25,7 @@ from headrace.core.operations import Outcome, Queues
 from headrace.core.ports import Driver
 from headrace.core.registers import Amend, LookRegisters
 from headrace.core.states import State
+from headrace.drivers.system import this_process
 from headrace.errors import StoreError
 from headrace.middleware import Middleware, Run
 from headrace.observe.desk import Desk, Outlet
@@ -34,7 +35,6 @@ from headrace.observe.returning import Returning
 from headrace.observe.rules import FailedGrowth, Finding, OldestWaiting, Sight
 from headrace.observe.settings import AlertSettings
 from headrace.signals import Signal
-from headrace.standings import this_process
 
 logger = logging.getLogger("headrace.alerts")
 

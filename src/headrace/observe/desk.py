@@ -12,11 +12,11 @@ from headrace.core.alerts import EndAlert, TakeAlert, Taken, register_of
 from headrace.core.durations import micros
 from headrace.core.ports import Driver
 from headrace.core.registers import Amend
+from headrace.drivers.system import this_process
 from headrace.errors import StoreError
 from headrace.observe.lines import Line, Seldom
 from headrace.observe.messages import Alert, NotTaken, Sink
 from headrace.observe.rules import Finding
-from headrace.standings import this_process
 
 logger = logging.getLogger("headrace.alerts")
 

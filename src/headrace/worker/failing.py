@@ -9,7 +9,7 @@ import msgspec
 from headrace.core import endings
 from headrace.core.failures import failure
 from headrace.core.operations import Outcome
-from headrace.failures import FailureHooks
+from headrace.failures.hooks import FailureHooks
 from headrace.worker.table import Work
 
 logger = logging.getLogger("headrace.worker")

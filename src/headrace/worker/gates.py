@@ -15,15 +15,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headrace.circuitlooks import REASON
 from headrace.circuits import Circuit, CircuitOptions, QueueOptions, check_circuits
+from headrace.circuits.looks import REASON
+from headrace.circuits.standings import CLOSED_S, Standings, change
 from headrace.core import budget, codec, endings, trail
 from headrace.core.circuit import REGISTERS, AskCircuit, ReportCalls, Result, Standing, Transition
 from headrace.core.circuit_policy import MOST, CircuitPolicy
 from headrace.core.registers import Amend, Change
 from headrace.errors import StoreFull, UnreadableEnvelope
 from headrace.middleware import notice
-from headrace.standings import CLOSED_S, Standings, change
 from headrace.task import Task
 from headrace.worker.passes import Gate, Pass
 from headrace.worker.retrying import Backoff, until_answered

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from headrace.circuitlooks import REASON
+from headrace.circuits.looks import REASON
 from headrace.core.circuit import REGISTERS, Offer, OfferCalls
 from headrace.core.parking import LookParked, ParkedFor, Unpark
 from headrace.core.registers import Amend

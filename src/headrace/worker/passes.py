@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.circuitlooks import REASON
 from headrace.circuits import CircuitOptions
+from headrace.circuits.looks import REASON
+from headrace.circuits.standings import Standings
 from headrace.core import endings
 from headrace.core.budget import RetryBudget
 from headrace.core.circuit import Result, Standing
@@ -13,7 +14,6 @@ from headrace.core.circuit_policy import CircuitPolicy
 from headrace.core.operations import ClaimedJob
 from headrace.core.settle import Probe
 from headrace.core.verdict import Pending
-from headrace.standings import Standings
 
 MADE = (
     *(endings.Succeeded, endings.Raised, endings.RaisedElsewhere, endings.Crashed),

@@ -13,7 +13,7 @@ from headrace.core import codec, settle
 from headrace.core.ports import Driver
 from headrace.core.retry import Retry
 from headrace.errors import UnreadableEnvelope
-from headrace.failures import FailureHooks
+from headrace.failures.hooks import FailureHooks
 from headrace.middleware import Middleware, checked
 from headrace.task import Task
 from headrace.worker.options import WorkerOptions

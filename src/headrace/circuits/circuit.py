@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from headrace.circuitcalls import CircuitCall
-from headrace.circuitlooks import CircuitInfo, look, look_all
+from headrace.circuits.calls import CircuitCall
+from headrace.circuits.looks import CircuitInfo, look, look_all
+from headrace.circuits.standings import Standings, change
 from headrace.core.budget import RetryBudget
 from headrace.core.circuit import REGISTERS, ForceCircuit, Result, Standing
 from headrace.core.circuit_policy import CircuitPolicy
@@ -18,12 +19,12 @@ from headrace.core.ports import Clock, Driver
 from headrace.core.registers import Amend
 from headrace.core.verdict import Pending, Verdict
 from headrace.core.wording import near
+from headrace.drivers.system import this_process
 from headrace.errors import CircuitOpen, ConfigError
 from headrace.inquiries import adrive, drive
 from headrace.options import checked_circuit, checked_queue, in_words
 from headrace.sending import refuse_in_loop
 from headrace.signals import Signal
-from headrace.standings import Standings, change, this_process
 from headrace.task import Task
 
 Errors = type[BaseException] | Iterable[type[BaseException]]

@@ -76,11 +76,3 @@ def log(name: str, transition: Transition) -> None:
 def change(name: str, transition: Transition) -> CircuitChanged:
     """What middleware hears of it, in the process that made it."""
     return CircuitChanged(name, transition.before, transition.after, transition.why, transition.by)
-
-
-def this_process() -> str:
-    """Who asks and reports outside of workers: host and process."""
-    import os  # noqa: PLC0415 - only for whoever does something by hand
-    import socket  # noqa: PLC0415
-
-    return f"{socket.gethostname()}-{os.getpid()}"

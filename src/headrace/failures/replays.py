@@ -12,11 +12,11 @@ from typing import Any
 from headrace.core.failures import FailedFilter
 from headrace.core.ids import MOST
 from headrace.core.replays import IDS, REGISTERS, LeaveReplay, ReplayRun
+from headrace.drivers.system import this_process
 from headrace.errors import ConfigError, HeadraceError
+from headrace.failures.replaying import Driving, ask, cancel, look, look_all, start
 from headrace.inquiries import App, Progress, adrive, drive
-from headrace.replaying import Driving, ask, cancel, look, look_all, start
 from headrace.sending import refuse_in_loop
-from headrace.standings import this_process
 
 DIGITS = 12  # of the id of a replay
 

@@ -27,8 +27,8 @@ from headrace.core.replays import (
 )
 from headrace.core.states import State
 from headrace.errors import RepairError
+from headrace.failures.repairs import collect
 from headrace.inquiries import PAGE, Inquiry, Pause, Progress
-from headrace.repairs import collect
 
 LOOK_S = 0.5  # between two looks at the canaries
 CALL_S = 2.0  # at most so long a driver that has a pace is silent

@@ -8,14 +8,15 @@ import time
 from types import TracebackType
 from typing import Protocol, Self
 
+from headrace.circuits.standings import Known, Standings
 from headrace.core.circuit import REGISTERS, Admission, AskCircuit, ReportCalls, Result, Standing
 from headrace.core.circuit_policy import CircuitPolicy
 from headrace.core.ports import Clock, Driver
 from headrace.core.registers import Amend
+from headrace.drivers.system import this_process
 from headrace.errors import CircuitOpen, StoreError, TaskError
 from headrace.holding import NEVER, RENEWALS, renewed
 from headrace.sending import refuse_in_loop
-from headrace.standings import Known, Standings, this_process
 
 logger = logging.getLogger("headrace.circuits")
 
