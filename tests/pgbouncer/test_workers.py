@@ -103,6 +103,9 @@ async def test_a_pooler_without_a_free_session_keeps_nobody_waiting_for_ever(
 ) -> None:
     """Somebody's long transaction has the only session. And nothing of the waiting one is carried out later."""
     pooler = make_pooler(default_pool_size=1)
+    patient = open_driver(pooler.url, unique_name)  # tables take their time; a cancelled request may keep the session
+    await patient.arun(ops.Prepare())
+    await patient.aclose()
     driver = open_driver(pooler.url, unique_name, "&timeout=0.5")
 
     async def run(operation: object) -> object:
