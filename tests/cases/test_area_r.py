@@ -1,6 +1,7 @@
 """Circuit breakers that several processes share: field cases of area R."""
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 
 from headrace import CircuitOpen, Headrace
 from tests.cases.conftest import StartWorks, url_of
+from tests.cases.running import Works
 from tests.waiting import await_until, wait_until
 
 
@@ -65,21 +67,28 @@ MAILS = """
 smtp = app.circuit("smtp", window=4, minimum=2, open_for=0.5, probes=1, refill=1000)
 
 @app.task(name="mail", circuit=smtp, retry=Retry(max_attempts=2, backoff=Fixed(600)))
-async def mail(number: int) -> None:
+def mail(number: int) -> None:
     if not said("mended"):
         say("refused")
         raise ConnectionError("not now")
     say("probe", os.getpid())
-    while not said("answer"):
-        await asyncio.sleep(0.02)
+    if not said("answer"):
+        open("answer").read()  # a pipe, whose other end opens when there is one
     say("sent")
 """
+
+
+def tell(site: Works, word: str) -> None:
+    """What handlers read with `said`."""
+    with (site.folder / "said.txt").open("a") as file:
+        file.write(f"{word}\n")
 
 
 @pytest.mark.parametrize("works", ["sqlite", "redis"], indirect=True)
 def test_b162_half_open_lets_one_through_at_a_time_even_when_it_dies(works: StartWorks) -> None:
     """B162: one probe, one more after its lease when its worker is killed, and no attempt for those that waited."""
     site = works(MAILS)
+    os.mkfifo(site.folder / "answer")
     mail = site.app.tasks["mail"]
     workers = [site.start(), site.start()]
     for number in range(2):
@@ -94,8 +103,7 @@ def test_b162_half_open_lets_one_through_at_a_time_even_when_it_dies(works: Star
     def probing() -> list[int]:
         return [int(line.split()[1]) for line in site.said if line.startswith("probe ")]
 
-    with (site.folder / "said.txt").open("a") as file:
-        file.write("mended\n")
+    tell(site, "mended")
     (first,) = wait_until(probing, 20, "a probe")
     assert smtp.look().probing == 1
     failed = site.said.count("refused")  # those that opened it, and a probe or two before it was mended
@@ -108,8 +116,8 @@ def test_b162_half_open_lets_one_through_at_a_time_even_when_it_dies(works: Star
     assert len(waiting) >= 50 - failed - 2  # one probes, and the one that lost its worker may be ready again
     assert not any(job.counts["attempts"] for job in waiting)
     assert smtp.look().state == "half_open"
-    with (site.folder / "said.txt").open("a") as file:
-        file.write("answer\n")
+    tell(site, "answer")
+    (site.folder / "answer").write_text("")  # for the probe that waits
     site.wait_for("sent", 50 - failed, 60)
     assert site.app.jobs.list("failed").jobs == ()
     assert smtp.look().state == "closed"

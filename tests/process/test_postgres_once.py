@@ -3,8 +3,8 @@
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -16,12 +16,10 @@ from headrace.core.states import State
 from headrace.drivers.postgres import PostgresDriver
 from headrace.testing.conformance.once import RESULT, SCOPE, claim_of, end_of, lease_of
 from headrace.transactions import lend
-from tests.process.postgres_jobs import ask, open_driver, plain
+from tests.process.postgres_jobs import Beside, ask, open_driver, plain, waiting_beside
 from tests.process.redis_jobs import claim, enqueue, job, settle
-from tests.waiting import wait_until
 
 Other = psycopg.Connection[tuple[Any, ...]]
-Beside = Callable[[Any], "Future[Any]"]
 
 
 @pytest.fixture
@@ -43,15 +41,7 @@ def other(driver: PostgresDriver, postgres_url: str) -> Iterator[Other]:
 
 @pytest.fixture
 def beside(driver: PostgresDriver, postgres_url: str, unique_name: str) -> Iterator[Beside]:
-    """Begin an operation in another thread, and come back when it waits for a lock."""
-    waiting = "select count(*) from pg_locks as l join pg_stat_activity as a using (pid) where not l.granted and "
-
-    def begin(operation: Any) -> "Future[Any]":
-        begun = pool.submit(driver.run, operation)
-        wait_until(lambda: ask(postgres_url, waiting + "a.application_name = %s", unique_name))
-        return begun
-
-    with ThreadPoolExecutor(1) as pool:
+    with waiting_beside(driver, postgres_url, unique_name) as begin:
         yield begin
 
 

@@ -1,7 +1,6 @@
 """Registers and parked jobs on PostgreSQL: who waits for whom, who must not, and what statements read."""
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -14,13 +13,12 @@ from headrace.core.states import State
 from headrace.drivers.postgres import PostgresDriver
 from headrace.drivers.postgres.bell import queues_of
 from headrace.testing.conformance.registers import Append, Count, Erase
-from tests.process.postgres_jobs import ask, open_driver, plain
+from tests.process.postgres_jobs import Beside, ask, open_driver, plain, waiting_beside
 from tests.process.redis_jobs import claim, enqueue, job
 from tests.process.test_postgres_plans import plan_of
 from tests.waiting import wait_until
 
 Other = psycopg.Connection[tuple[Any, ...]]
-Beside = Callable[[Any], "Future[Any]"]
 
 
 @pytest.fixture
@@ -40,15 +38,7 @@ def other(driver: PostgresDriver, postgres_url: str) -> Iterator[Other]:
 
 @pytest.fixture
 def beside(driver: PostgresDriver, postgres_url: str, unique_name: str) -> Iterator[Beside]:
-    """Begin an operation in another thread, and come back when it waits for a lock."""
-    waiting = "select count(*) from pg_locks as l join pg_stat_activity as a using (pid) where not l.granted and "
-
-    def begin(operation: Any) -> "Future[Any]":
-        begun = pool.submit(driver.run, operation)
-        wait_until(lambda: ask(postgres_url, waiting + "a.application_name = %s", unique_name))
-        return begun
-
-    with ThreadPoolExecutor(2) as pool:
+    with waiting_beside(driver, postgres_url, unique_name, threads=2) as begin:
         yield begin
 
 
