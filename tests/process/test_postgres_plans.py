@@ -44,7 +44,7 @@ def _plain(text: str) -> str:
     return re.sub(r"--[^\n]*", "", text)
 
 
-@pytest.mark.parametrize("name", ["settle.succeed", "settle.succeed_once", "settle.settle", "once.take"])
+@pytest.mark.parametrize("name", ["settle.succeed", "settle.succeed_once", "settle.settle", "settle.park", "once.take"])
 def test_a_claim_is_ended_by_its_id_whatever_the_statistics(
     driver: PostgresDriver, postgres_url: str, unique_name: str, name: str
 ) -> None:
@@ -60,7 +60,7 @@ def test_a_claim_is_ended_by_its_id_whatever_the_statistics(
 HOT = {
     "claim": "take repeat",
     "enqueue": "one store look heard_of why promote",
-    "settle": "succeed succeed_once settle standing unlocked",
+    "settle": "succeed succeed_once settle park standing unlocked",
     "once": "take replace owned close renew end",
     "lease": "beat held bury",
     "operate": "finished holders replay",

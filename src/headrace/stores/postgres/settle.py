@@ -59,7 +59,13 @@ def end_claims(
     for nth, outcome in enumerate(outcomes):
         first.setdefault((outcome.id, outcome.token), nth)
     answers = [False] * len(outcomes)
-    for nths in batches([first[claim] for claim in sorted(first)]):
+    left = [first[claim] for claim in sorted(first)]
+    for nths in batches([nth for nth in left if _is_put_aside(outcomes[nth])]):
+        parked = yield from _park([outcomes[nth] for nth in nths], now)
+        for matched in parked:
+            answers[nths[matched - 1]] = True
+    # also what was to be parked and did not match: somebody may have asked to cancel it
+    for nths in batches([nth for nth in left if not answers[nth]]):
         some = [outcomes[nth] for nth in nths]
         if any(outcome.once is not None or outcome.then for outcome in some):
             ended = yield from _end_more(some, now, heads)
@@ -71,6 +77,22 @@ def end_claims(
     if then := tuple(job for outcome in ended_by if outcome.then and outcome.state in TERMINAL for job in outcome.then):
         yield from enqueue(ops.Enqueue(then), now, promoting=promoting)
     return answers
+
+
+def _is_put_aside(outcome: ops.Outcome) -> bool:
+    """Whether nothing is said of such a job but what it waits for, as where a circuit is open."""
+    return outcome.state is State.PARKED and outcome.trail is None and not outcome.delay_us and outcome.once is None
+
+
+def _park(outcomes: Sequence[ops.Outcome], now: int | None) -> Plan[list[int]]:
+    """The places, from 1, of those that are parked now."""
+    params = {
+        "now": now,
+        "ids": [outcome.id for outcome in outcomes],
+        "tokens": [outcome.token for outcome in outcomes],
+        "reasons": [storable(outcome.reason) for outcome in outcomes],
+    }
+    return [nth for (nth,) in (yield Statement("settle.park", params, alone=True))]
 
 
 def _is_quick(outcome: ops.Outcome) -> bool:

@@ -60,8 +60,6 @@ where state = 'scheduled';
 
 create index headrace_jobs_running on headrace_jobs (worker, claim) where state = 'running';
 
-create index headrace_jobs_parked on headrace_jobs (queue, place) where state = 'parked';
-
 -- Failed jobs, and finished ones that are kept for a while.
 create table headrace_ended (
     id text collate "C" not null primary key,

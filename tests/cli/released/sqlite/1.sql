@@ -49,8 +49,6 @@ create index headrace_jobs_scheduled on headrace_jobs (queue, due_us, place, sin
 
 create index headrace_jobs_running on headrace_jobs (worker) where state = 'running';
 
-create index headrace_jobs_parked on headrace_jobs (queue, place) where state = 'parked';
-
 -- Failed jobs, and finished ones that are kept for a while.
 create table headrace_ended (
     id text not null unique,

@@ -70,9 +70,6 @@ where state = 'scheduled';
 -- name: jobs_running
 create index headrace_jobs_running on headrace_jobs (worker, claim) where state = 'running';
 
--- name: jobs_parked
-create index headrace_jobs_parked on headrace_jobs (queue, place) where state = 'parked';
-
 -- name: ended
 -- Failed jobs, and finished ones that are kept for a while.
 create table headrace_ended (
