@@ -32,6 +32,7 @@ class Executor:
         self._options = shared.options
         self._reporter = Reporter(shared, settler)
         self._waiting: deque[Work] = deque()
+        self._doubtful: list[Work] = []  # of those, the ones whose turn has come while their circuit was in doubt
         self._threads = ThreadPool(shared.options.thread_limit, "headrace-job")
         self._apart = Apart(shared)
         self._runs = Runs(shared, self._reporter, self._threads, self._apart, self._leave_slot)
@@ -47,7 +48,7 @@ class Executor:
     @property
     def waiting(self) -> int:
         """Jobs claimed ahead of a free slot."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._doubtful)
 
     @property
     def stuck(self) -> int:
@@ -73,7 +74,8 @@ class Executor:
 
     def release_waiting(self, why: str) -> None:
         """Give back what has not started. One line tells of all of it."""
-        works = list(self._waiting)
+        works = [*self._doubtful, *self._waiting]
+        self._doubtful.clear()
         self._waiting.clear()
         self.give_back(works)
         self._note_room()
@@ -93,7 +95,7 @@ class Executor:
     def want_room(self, in_hand: int) -> None:
         """Make the next `room()` wait until no more than `in_hand` jobs run or wait for a slot."""
         self._resume_at = in_hand
-        if self.running + len(self._waiting) > in_hand:
+        if self.running + self.waiting > in_hand:
             self._room.clear()
         else:
             self._room.set()
@@ -143,7 +145,9 @@ class Executor:
     # -- slots
 
     def resume(self) -> None:
-        """A heartbeat was answered: start what waited for that."""
+        """A heartbeat was answered, or a report to circuits: start what waited for that."""
+        self._waiting.extendleft(reversed(self._doubtful))
+        self._doubtful.clear()
         self._fill_slots()
 
     def _fill_slots(self) -> None:
@@ -151,6 +155,9 @@ class Executor:
             if self._shared.in_doubt(self._waiting[0]):
                 return  # after a frost or an outage others may have run it to its end: the next heartbeat tells
             work = self._waiting.popleft()
+            if self._shared.gates.in_doubt(work):
+                self._doubtful.append(work)
+                continue
             # asked to stop before it began: it does not begin
             ending = running.interrupted(work) or self._prepare(work)
             if ending is not None:
@@ -168,7 +175,7 @@ class Executor:
 
     def _note_room(self) -> None:
         """After every change of what runs or waits: jobs may end without ever having held a slot."""
-        if self.running + len(self._waiting) <= self._resume_at:
+        if self.running + self.waiting <= self._resume_at:
             self._room.set()
 
     def _start(self, work: Work) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from headrace.worker.passes import Gate, Pass
 from headrace.worker.retrying import Backoff, until_answered
 from headrace.worker.shared import Shared
 from headrace.worker.table import Work
+from headrace.worker.unheard import Unheard
 
 logger = logging.getLogger("headrace.worker")
 
@@ -49,7 +50,9 @@ class Gates:
         self._backoff = Backoff(shared.rng)
         self._passed = asyncio.Event()  # jobs with a circuit, some of which may not have begun yet
         self.standings = Standings(shared.monotonic, self._changed)
+        self.answered: Callable[[], object] = _nothing  # to be called when jobs may begin that `in_doubt` held up
         # -- what is to be reported
+        self._unheard = Unheard()
         self._calls: dict[tuple[str, int], deque[tuple[Pass, Result]]] = {}
         self._firsts: Counter[str] = Counter()
         self._unused: Counter[str] = Counter()
@@ -75,6 +78,13 @@ class Gates:
         """How a job ends without being run. None: it may start, as far as is known at this moment."""
         held = self._shared.holds.ending(work)
         return held if held is not None or work.gate is None else work.gate.ending(self.standings)
+
+    def in_doubt(self, work: Work) -> bool:
+        """Whether it had better wait for an answer that is a moment away: its circuit may have opened."""
+        one = work.gate
+        if one is None or one.gate.circuit is None or one.gate.policy is None or one.is_probe:
+            return False
+        return self._unheard.alarms(one.gate.circuit, one.gate.policy)
 
     def begin(self, work: Work) -> None:
         """Its handler starts now."""
@@ -262,6 +272,7 @@ class Gates:
                 most = MOST if one.gate.policy is None else max(one.gate.policy.window, one.gate.policy.probes)
                 calls = self._calls[name, generation] = deque(maxlen=most)
             calls.append((one, result))
+            self._unheard.note(name, result)
             self._note_work(hurry=one.is_probe or result != "ok")
         if one.gate.budgets:
             self._note_spending(one, made=one.was_made(ending))
@@ -302,6 +313,7 @@ class Gates:
         """What has been noted, and the circuits that the first ones are about."""
         self._work.clear()
         self._hurry.clear()
+        self._unheard.send()
         calls, self._calls = self._calls, {}
         firsts, self._firsts = self._firsts, Counter()
         unused, self._unused = self._unused, Counter()
@@ -330,9 +342,19 @@ class Gates:
     async def _tell(self, amend: Amend, names: Sequence[str]) -> None:
         sent = self._shared.monotonic()
         backoff = Backoff(self._shared.rng)
-        answers = await until_answered(lambda: self._shared.driver.arun(amend), backoff, "reporting to circuits")
+        answers = await until_answered(lambda: self._attempt(amend), backoff, "reporting to circuits")
         for name, standing in zip(names, answers, strict=False):
             self.standings.learn(name, standing, sent)
+        self._unheard.answered()
+        self.answered()
+
+    async def _attempt(self, amend: Amend) -> list[Any]:
+        try:
+            return await self._shared.driver.arun(amend)
+        except Exception:
+            self._unheard.failed()
+            self.answered()
+            raise
 
     async def reported(self) -> None:
         """Wait until everything that was noted has been reported."""
@@ -369,3 +391,7 @@ class Gates:
 
     def _changed(self, name: str, transition: Transition) -> None:
         notice(self._shared.middleware, change(name, transition))
+
+
+def _nothing() -> None:
+    """Nobody waits."""

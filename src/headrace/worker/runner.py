@@ -126,6 +126,7 @@ class Worker:
         self.settler = Settler(driver, self.id, shared.table, shared.rng)
         self.executor = Executor(shared, self.settler)
         self.heart = Heart(shared, answered=self.executor.resume)
+        self.gates.answered = self.executor.resume
         limits = Limits(shared, self.executor, self.recycle)  # refuses what can never hold, before anything is opened
         wakeup = driver.wakeup(self.id, self.options.queues)
         self.fetcher = Fetcher(
