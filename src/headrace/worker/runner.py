@@ -146,9 +146,9 @@ class Worker:
                 *(self.settler.run, self.gates.report, self.gates.keep_probes, self.gates.keep_known),
                 *(self.parked.watch, self.holds.watch),
                 *(upkeep.rescue, upkeep.prune, upkeep.unhoard, limits.watch),
+                *beside(shared.middleware, self.id),
             )
         ]
-        background += [self._keep(part) for part in beside(shared.middleware, self.id)]
         if self._threaded_heart:
             self.heart.start()
         else:
