@@ -134,21 +134,13 @@ class Worker:
             parked=self.parked,
             nothing_left=self._nothing_left,
         )
-        self.upkeep = upkeep = Upkeep(shared, self.executor, self.heart)
+        self.upkeep = Upkeep(shared, self.executor, self.heart)
         # a store that would lose jobs is refused here; later on, whatever it says, the worker waits for it
         if self.inherited is not None:
             self.heart.inherit(self.inherited)
         await shared.either(self.heart.first_beat(refusing=(StoreMisconfigured, ConfigError)))
         await shared.either(self.holds.look())  # before the first claim: it may kill this worker
-        background = [
-            self._keep(part)
-            for part in (
-                *(self.settler.run, self.gates.report, self.gates.keep_probes, self.gates.keep_known),
-                *(self.parked.watch, self.holds.watch),
-                *(upkeep.rescue, upkeep.prune, upkeep.unhoard, limits.watch),
-                *beside(shared.middleware, self.id),
-            )
-        ]
+        background = [self._keep(part) for part in (*self._parts(limits), *beside(shared.middleware, self.id))]
         if self._threaded_heart:
             self.heart.start()
         else:
@@ -163,6 +155,15 @@ class Worker:
             await self._close(background)
         logger.info("worker %s %s after %s", self.id, self._exit.value, counted(self.executor.finished, "job"))
         return self._exit
+
+    def _parts(self, limits: Limits) -> tuple[Callable[[], Awaitable[None]], ...]:
+        """What goes on beside the claims."""
+        gates, upkeep = self.gates, self.upkeep
+        return (
+            *(self.settler.run, gates.report, gates.keep_probes, gates.keep_known),
+            *(self.parked.watch, self.holds.watch),
+            *(upkeep.rescue, upkeep.prune, upkeep.unhoard, limits.watch),
+        )
 
     def _keep(self, part: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """Run a part of the worker; should it ever raise, say so and start it again (B026)."""
