@@ -62,17 +62,31 @@ def _follow(op: ops.Settle, answers: Sequence[bool], override: int | None, *, bo
 def _finish_or_settle(
     some: Sequence[ops.Outcome], override: int | None, heads: Heads
 ) -> Plan[tuple[list[bool], int | None]]:
-    """Those of one kind together, at less cost; the others, and all where one of these has lost its lease, by rows."""
-    plain = [outcome for outcome in some if heads.was_claimed(raw(outcome.id), outcome.token) and _is_plain(outcome)]
+    """Those of one kind together, at less cost; the others, and all of a kind where one has lost its lease, by rows.
+
+    With the answers, the moment where tombstones were left.
+    """
+    done: set[str] = set()
     now: int | None = None
-    if plain and len({outcome.id for outcome in some}) == len(some):
-        now = yield from _finish(plain, override)
-    if now is None:
-        return (yield from _settle(some, override))
-    done = {outcome.id for outcome in plain}
+    if len({outcome.id for outcome in some}) == len(some):
+        plain = [
+            outcome for outcome in some if _is_plain(outcome) and heads.was_claimed(raw(outcome.id), outcome.token)
+        ]
+        now = (yield from _finish(plain, override)) if plain else None
+        if now is not None:
+            done.update(outcome.id for outcome in plain)
+        aside = [outcome for outcome in some if _is_put_aside(outcome)]
+        if aside and (yield from _park(aside, override)):
+            done.update(outcome.id for outcome in aside)
     others = [outcome for outcome in some if outcome.id not in done]
-    settled = iter((yield from _settle(others, override))[0] if others else ())
-    return [outcome.id in done or next(settled) for outcome in some], now
+    answers, then = (yield from _settle(others, override)) if others else ([], None)
+    settled = iter(answers)
+    return [outcome.id in done or next(settled) for outcome in some], then if now is None else now
+
+
+def _is_put_aside(outcome: ops.Outcome) -> bool:
+    """Whether nothing is said of such a job but what it waits for, as where a circuit is open."""
+    return outcome.state is State.PARKED and outcome.trail is None and not outcome.delay_us and outcome.once is None
 
 
 def _is_plain(outcome: ops.Outcome) -> bool:
@@ -96,6 +110,23 @@ def _finish(plain: Sequence[ops.Outcome], override: int | None) -> Plan[int | No
         return None
     yield Statement("settle.bury", many=[(id, now + TOMBSTONE_US, token) for id, token in claims], mute=True)
     return int(now)
+
+
+def _park(aside: Sequence[ops.Outcome], override: int | None) -> Plan[bool]:
+    """Put jobs aside without a look at them. False, and nothing has happened, where one is stale or cancelled."""
+    claims: dict[str, list[tuple[bytes, int]]] = {}
+    for outcome in aside:
+        claims.setdefault(outcome.reason, []).append((raw(outcome.id), outcome.token))
+    yield Statement("settle.savepoint", mute=True)
+    for reason, some in claims.items():
+        params = {"claims": sorted(some), "reason": shortened(reason), "now": override, "most": MOST_TOKEN}
+        yield Statement("settle.park", params, mute=True)
+        rows = yield Statement("settle.finished", {"now": override})
+        if rows[0][0] != len(some):
+            yield Statement("settle.unfinish", mute=True)
+            return False
+    yield parking.enter(sorted(raw(outcome.id) for outcome in aside))
+    return True
 
 
 def _settle(some: Sequence[ops.Outcome], override: int | None) -> Plan[tuple[list[bool], int | None]]:
@@ -174,23 +205,10 @@ def _records_of(outcomes: Sequence[ops.Outcome], running: Running) -> list[ops.O
 
 
 def _send_back(returning: Sequence[tuple[bytes, int, ops.Outcome]], now: int) -> Plan[None]:
-    """Out of `running`, to wait again. Many are parked together for one reason, as when a circuit is open."""
-    together: dict[bytes, list[bytes]] = {}
-    rows: list[dict[str, Any]] = []
-    for id, token, outcome in returning:
-        if outcome.state is State.PARKED and outcome.trail is None and not outcome.delay_us:
-            together.setdefault(shortened(outcome.reason), []).append(id)
-        else:
-            rows.append(_back(id, token, outcome, now))
-    parked = [row["id"] for row in rows if row["state"] == PARKED]
-    if rows:
-        yield Statement("settle.back", many=rows, mute=True)
-    for reason, ids in together.items():
-        yield Statement(
-            "settle.park", {"ids": sorted(ids), "reason": reason, "now": now, "most": MOST_TOKEN}, mute=True
-        )
-        parked += ids
-    if parked:
+    """Out of `running`, to wait again."""
+    rows = [_back(id, token, outcome, now) for id, token, outcome in returning]
+    yield Statement("settle.back", many=rows, mute=True)
+    if parked := [row["id"] for row in rows if row["state"] == PARKED]:
         yield parking.enter(parked)
 
 

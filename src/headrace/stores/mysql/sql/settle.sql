@@ -46,11 +46,14 @@ update headrace_jobs set
 where id = :id;
 
 -- name: park
--- The same for many at once that wait for one thing. The columns are set from left to right: `since_us` by the new token.
+-- Claims that go back to wait for one thing, with nothing else to say. The columns are set from left to right: `since_us`
+-- by the new token. Whether all of them matched is asked next.
 update headrace_jobs force index (primary) set
-    state = 'parked', token = greatest(least(token, :most - 1) + 1, :now), due_us = :now, since_us = greatest(token, due_us),
+    state = 'parked',
+    due_us = coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))),
+    token = greatest(least(token, :most - 1) + 1, due_us), since_us = token,
     turn = -priority, reason = :reason, worker = null, claim = 0, claimed_us = null
-where id in :ids;
+where (id, token) in :claims and state = 'running' and cancel = 0;
 
 -- name: old_gone
 -- Tombstones go a few at a time, so that no upkeep has to delete a million at once; each is taken by one transaction.
