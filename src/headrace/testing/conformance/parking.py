@@ -137,6 +137,30 @@ def a_job_may_be_parked_again_for_something_else(h: Harness) -> None:
 
 
 @guarantee
+def each_of_those_that_are_parked_together_has_its_own_answer(h: Harness) -> None:
+    h.put(*"abcdef")
+    a, b, c, d, e, f = h.take(6)
+    assert h.run(ops.Cancel("c")) == "requested"
+    assert h.settle(e, State.SUCCEEDED)
+    memory = trail.encode(trail.Trail(attempts=1))
+    answers = h.settle_all(
+        [
+            *(outcome(each, State.PARKED, reason=SMTP) for each in (a, b, c)),
+            outcome(b, State.PARKED, reason=BANK),
+            outcome(d, State.PARKED, reason=BANK),
+            outcome(e, State.PARKED, reason=SMTP),
+            outcome(f, State.PARKED, reason=SMTP, trail=memory),
+        ]
+    )
+    assert answers == [True, True, True, False, True, False, True]
+    assert h.listed(State.PARKED, reason=SMTP) == ["a", "b", "f"]
+    assert h.listed(State.PARKED, reason=BANK) == ["d"]
+    assert (h.state("c"), h.state("e")) == (None, None)
+    assert unpark(h, 9) == 3
+    assert [each.trail for each in h.take(3)] == [None, None, memory]
+
+
+@guarantee
 def a_parked_job_keeps_its_unique_key(h: Harness) -> None:
     park(h, "a", unique="k")
     assert h.status(job("b", unique="k")) == "duplicate"
