@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = ("circuits", "django", "fastapi", "flask", "once", "polling", "processes")
+PAGES = ("circuits", "django", "fastapi", "flask", "metrics", "once", "polling", "processes")
 EXAMPLES = [
     pytest.param(block, id=f"{page}-{number}")
     for page in PAGES

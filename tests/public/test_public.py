@@ -63,7 +63,10 @@ PUBLIC: tuple[str, ...] = (
 BARE = """
 import importlib, pkgutil, sys
 
-OPTIONAL = {"redis", "hiredis", "rich", "uvloop", "fastapi", "starlette", "sqlalchemy", "pydantic", "valkey"}
+OPTIONAL = {
+    "redis", "hiredis", "rich", "uvloop", "fastapi", "starlette", "sqlalchemy", "pydantic", "valkey",
+    "prometheus_client",
+}
 ROOMS = ("core", "stores", "task", "cli")
 
 class Absent:

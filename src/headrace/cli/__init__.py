@@ -82,6 +82,12 @@ def _alerts() -> click.Command:
     return alerts
 
 
+def _metrics() -> click.Command:
+    from headrace.cli.metrics import metrics
+
+    return metrics
+
+
 def _circuit() -> click.Command:
     from headrace.cli.circuit import circuit
 
@@ -131,6 +137,7 @@ COMMANDS: dict[str, tuple[Loader, str]] = {
     "outbox": (_outbox, "Carry events out; show, retry, skip, prune them."),
     "hold": (_hold, "List tasks that are held since they kill their workers; release one."),
     "alerts": (_alerts, "Try the sinks of the alerts."),
+    "metrics": (_metrics, "Print or serve what the store knows, for Prometheus."),
     "check": (_check, "Would the waiting jobs run with this code?"),
     "schema": (_schema, "Upgrade, downgrade, check the tables; print the SQL, or the envelope's JSON Schema."),
     "doctor": (_doctor, "Check the store's and the app's settings."),
