@@ -20,7 +20,7 @@ from headrace.errors import StoreUnavailable
 from headrace.observe.metrics import StoreCollector
 from tests.cases.conftest import url_of
 from tests.contract.stores import DATABASES
-from tests.observe.scraping import Samples, fetched, parsed, scraped, served
+from tests.observe.scraping import Samples, fetched, fetched_openly, parsed, scraped, served
 from tests.public.drivers import WatchedDriver
 
 STATES = ("closed", "open", "half_open", "forced_open", "forced_closed")
@@ -87,7 +87,8 @@ def test_all_of_it_on_each_store(app: Headrace) -> None:
     app.driver.run(Amend(tuple(convicted)))
 
     with served(app) as url:
-        found = fetched(url)
+        found, openly = fetched(url), fetched_openly(url)
+    assert openly == found
     counts = {state: found[f"headrace_queue_{state}", "mail"] for state in ops.QueueView.__struct_fields__[1:6]}
     assert counts == {"ready": 1, "scheduled": 5, "running": 4, "parked": 3, "failed": 2}
     assert found["headrace_queue_ready", "reports"] == 1

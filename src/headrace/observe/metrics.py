@@ -137,12 +137,13 @@ class StoreCollector(Collector):
             logger.info("the store answers again, headrace_up is 1")
 
     def _policies(self) -> dict[str, CircuitPolicy | None]:
-        return {name: made.policy for name, made in self._app.circuits.items()}
+        circuits = self._app.circuits
+        return {name: circuits[name].policy for name in list(circuits)}  # another thread may make one meanwhile
 
     def _families(self, sight: Sight) -> list[Metric]:
         now_us = self._app.clock.unix_us()
         alive = {view.worker for view in sight.workers if view.lease_until_us > now_us}
-        tasks = sorted({task.name for task in self._app.tasks.values()} | sight.held)
+        tasks = sorted({task.name for task in list(self._app.tasks.values())} | sight.held)
         return [
             *_always(up=True),
             *_queues(sight.queues, self._app.task_queues),
