@@ -5,15 +5,21 @@ import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace import CircuitOpen, Headrace, Middleware
 from headrace.cli import run
+from headrace.core.circuit import CircuitChange, OfferCalls
 from headrace.core.moments import aware
+from headrace.core.operations import Operation
+from headrace.core.registers import Amend
 from headrace.drivers.system import this_process
+from headrace.errors import StoreUnavailable
 from headrace.signals import CircuitChanged, Signal
 from tests.circuits.dependency import Dependency
+from tests.public.drivers import WatchedDriver
 from tests.waiting import await_until
 from tests.worker.working import state_of, working
 
@@ -105,6 +111,44 @@ async def test_a_worker_tells_its_middleware_of_each_transition(app: Headrace, d
     changes = [(one.before, one.after, one.by) for one in ears.heard if isinstance(one, CircuitChanged)]
     assert changes == [("closed", "open", "w"), ("open", "half_open", "w"), ("half_open", "closed", "w")]
     assert {one.circuit for one in ears.heard if isinstance(one, CircuitChanged)} == {"smtp"}
+
+
+async def test_a_transition_is_told_once_where_answers_are_lost(dependency: Dependency) -> None:
+    app = Headrace("memory://")
+    app.driver = driver = WatchedDriver()
+    app.circuit("smtp", window=2, open_for=0.1, probes=1)
+    ears = Ears()
+    app.middleware.append(ears)
+    lost: set[str] = set()
+
+    def lose(operation: Operation[Any], when: str) -> None:
+        """The first answers to all questions and reports, and to one offer: another job comes back with the next."""
+        changes = operation.changes if isinstance(operation, Amend) and when == "after" else ()
+        requests = {
+            "offer" if isinstance(change, OfferCalls) else change.request
+            for change in changes
+            if isinstance(change, CircuitChange)
+        }
+        if not requests <= lost:
+            lost.update(requests)
+            raise StoreUnavailable("the connection was cut")
+
+    @app.task(circuit="smtp", retry=1)
+    async def mail(number: int) -> None:
+        await dependency.call()
+
+    driver.trouble = lose
+    dependency.works = False
+    async with working(app, id="w"):
+        for number in range(2):
+            await mail.aenqueue(number)
+        await await_until(lambda: len(ears.heard) > 0)
+        dependency.works = True
+        await mail.aenqueue(2)
+        await await_until(lambda: len(ears.heard) > 2, 20, "the circuit to close")
+    changes = [(one.before, one.after) for one in ears.heard if isinstance(one, CircuitChanged)]
+    assert changes == [("closed", "open"), ("open", "half_open"), ("half_open", "closed")]
+    assert lost
 
 
 async def test_transitions_outside_of_workers_are_told_too(app: Headrace) -> None:

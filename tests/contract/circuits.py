@@ -37,7 +37,7 @@ def seen(run: Any, queues: tuple[str, ...]) -> tuple[list[RegisterView], list[Pa
 
 def _report(name: str, report: str, *results: Result) -> ReportCalls:
     calls = tuple((f"call {number}", result) for number, result in enumerate(results))
-    return ReportCalls(register=f"circuit:{name}", by="alive", policy=POLICY, report=report, generation=1, calls=calls)
+    return ReportCalls(register=f"circuit:{name}", by="alive", policy=POLICY, request=report, generation=1, calls=calls)
 
 
 def operations(queues: tuple[str, ...]) -> Iterator[tuple[str, ops.Operation[object]]]:

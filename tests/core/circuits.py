@@ -68,7 +68,7 @@ class Circuit:
             register=NAME,
             by="w1",
             policy=self.policy,
-            report=id or f"r{self.reports}",
+            request=id or f"r{self.reports}",
             generation=self.breaker.generation if generation is None else generation,
             calls=tuple((call, RESULTS[letter]) for call, letter in calls),
         )

@@ -98,6 +98,22 @@ def test_each_change_before_at_and_after_the_end_of_its_time(what: str, late_us:
     assert circuit.breaker.state == after
 
 
+# -- answers that were lost
+
+
+def test_a_request_that_is_repeated_hears_again_what_it_has_done() -> None:
+    circuit = Circuit()
+    opened = circuit.report("f" * POLICY.least, id="r").transitions
+    assert [(step.after, step.request) for step in opened] == [("open", "r")]
+    assert circuit.report("f" * POLICY.least, generation=1, id="r").transitions == opened
+    assert circuit.report("f", generation=1, id="another").transitions == ()
+    circuit.now = circuit.breaker.until_us
+    awake = circuit.report("f" * POLICY.least, generation=1, id="r").transitions  # much later
+    assert awake[:1] == opened
+    assert [(step.after, step.request) for step in awake] == [("open", "r"), ("half_open", "r")]
+    assert circuit.standing().transitions == ()
+
+
 # -- any sequence of changes
 
 patient = settings(deadline=None)  # a busy machine is no finding
@@ -124,7 +140,9 @@ def change_of(circuit: Circuit, number: int, step: Step, to: Any = "closed") -> 
             return AskCircuit(**options, calls=tuple(names), lease_us=LEASE)
         case "report":
             ends = tuple((name, RESULTS[letter]) for name in names)
-            return ReportCalls(**options, report=f"r{number}", generation=circuit.breaker.generation + miss, calls=ends)
+            return ReportCalls(
+                **options, request=f"r{number}", generation=circuit.breaker.generation + miss, calls=ends
+            )
         case "offer":
             return OfferCalls(**options)
     return ForceCircuit(**options, to=to, why="a test")
@@ -169,7 +187,7 @@ def test_any_sequence_keeps_the_circuit_whole(sequence: list[tuple[Step, Any]]) 
             else:
                 assert again.admitted == answer.admitted
         assert circuit.body == once
-        if isinstance(change, ReportCalls) and (change.report in after.heard or change.generation < after.generation):
+        if isinstance(change, ReportCalls) and (change.request in after.heard or change.generation < after.generation):
             sent.append(change)  # the others tell of calls that are yet to be let in
     for earlier in sent:  # also much later, under the policy of that time
         assert replace(earlier, policy=None).apply(circuit.body, circuit.now).body == circuit.body

@@ -41,7 +41,7 @@ circuit_changes = st.one_of(
     st.builds(
         ReportCalls,
         **circuit,
-        report=st.text("xyz", min_size=1),
+        request=st.text("xyz", min_size=1),
         generation=st.integers(1, 4),
         calls=calls.map(lambda calls: tuple((call, "failed" if call in "ab" else "ok") for call in calls)),
     ),

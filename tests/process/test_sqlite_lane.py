@@ -16,6 +16,7 @@ from headrace.drivers.sqlite.connection import Connection
 from headrace.errors import StoreUnavailable
 from headrace.stores.sqlite import SQLiteStore
 from tests.process.sqlite_roles import job
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -103,3 +104,30 @@ def test_what_is_interrupted_before_its_commit_is_undone(driver: SQLiteDriver) -
     with pytest.raises(StoreUnavailable, match="undone"):
         waiting.result()
     assert [view.id for view in driver.run(ops.List(State.READY)).jobs] == ["a"]
+
+
+def test_who_looks_after_a_commit_sees_it_also_while_others_look(driver: SQLiteDriver) -> None:
+    """They see the file as it was when they began."""
+    driver.run(enqueue("a"))
+    reading, over = threading.Event(), threading.Event()
+    seen: list[ops.JobView | None] = []
+
+    def look_long(connection: Connection) -> None:
+        assert connection.raw.execute("select count(*) from headrace_jobs").fetchone() == (1,)
+        reading.set()
+        assert over.wait(20)
+
+    def produce() -> None:
+        driver.run(enqueue("b"))
+        seen.append(driver.run(ops.Get("b")))
+
+    lane_of_readers = driver._session().read
+    threads = [threading.Thread(target=lane_of_readers.run, args=(None, look_long)), threading.Thread(target=produce)]
+    threads[0].start()
+    assert reading.wait(20)
+    threads[1].start()
+    wait_until(lambda: lane_of_readers._waiting)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert [view.id for view in seen if view is not None] == ["b"]

@@ -204,7 +204,7 @@ class CircuitCall:
             register=REGISTERS + circuit.name,
             by=this_process(),
             policy=circuit.policy,
-            report=self._id,
+            request=self._id,
             generation=self._generation,
             calls=((self._id, result),),
         )

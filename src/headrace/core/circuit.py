@@ -19,6 +19,7 @@ from headrace.errors import ConfigError
 
 REGISTERS = "circuit:"  # before the name of each circuit
 HISTORY = 20  # transitions that are remembered
+REPEATED = 6  # of those, the last ones that a request which is repeated hears of
 HEARD = 200  # reports of one generation that are known again
 PROBE_OFFER_US = SECOND  # while half-open they are offered less often: one who was offered must first come and ask
 KEEP_US = 30 * 24 * 3600 * SECOND  # a circuit that nobody has changed for so long is forgotten, that is: closed
@@ -32,13 +33,14 @@ _LETTERS: dict[Result, str] = {"ok": "o", "failed": "f", "slow": "s", "slow_fail
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """A circuit went from one state to another. `by`: the worker that found it, or the operator."""
+    """A circuit went from one state to another. `by`: the worker that found it, or the operator. `request`: his."""
 
     at_us: int
     before: State
     after: State
     why: str
     by: str
+    request: str = ""
 
 
 class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,9 +63,9 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
     history: tuple[Transition, ...] = ()
     entered: dict[State, int] = {}  # how often it has come into each state, ever
 
-    def moved(self, state: State, now_us: int, why: str, by: str) -> Breaker:
+    def moved(self, state: State, now_us: int, why: str, change: CircuitChange) -> Breaker:
         """A new generation in another state, with nothing counted yet."""
-        step = Transition(now_us, self.state, state, why, by)
+        step = Transition(now_us, self.state, state, why, change.by, change.request)
         down = (self.down_since_us, self.down_why) if self.down_since_us else (now_us, why)
         down_since_us, down_why = (0, "") if state in ("closed", "forced_closed") else down
         return Breaker(
@@ -78,18 +80,18 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
             entered={**self.entered, state: self.entered.get(state, 0) + 1},
         )
 
-    def awake(self, now_us: int, by: str) -> Breaker:
+    def awake(self, now_us: int, change: CircuitChange) -> Breaker:
         """Half-open, if it has been open for long enough; permits whose leases are over are gone.
 
         A half-open one whose policy wants fewer probes now may have all its results already, and nobody to tell.
         """
         breaker = self._as_of(now_us)
         if breaker.state == "open" and now_us >= breaker.until_us:
-            breaker = breaker.moved("half_open", now_us, "it has been open for long enough", by)
+            breaker = breaker.moved("half_open", now_us, "it has been open for long enough", change)
         if any(until <= now_us for until in breaker.permits.values()):
             living = {id: until for id, until in breaker.permits.items() if until > now_us}
             breaker = replace(breaker, permits=living)
-        return _judged(breaker, now_us, by) if breaker.state == "half_open" else breaker
+        return _judged(breaker, now_us, change) if breaker.state == "half_open" else breaker
 
     def _as_of(self, now_us: int) -> Breaker:
         """Where the store's clock was set back, what is to come takes no longer for that."""
@@ -144,20 +146,27 @@ class Admission(msgspec.Struct, frozen=True):
 
 
 class CircuitChange(Change, frozen=True, kw_only=True):
-    """Base of the changes of a circuit. `by` is whoever asks for it. `policy` None: the one in the register holds."""
+    """Base of the changes of a circuit. `by` is whoever asks for it. `policy` None: the one in the register holds.
+
+    `request`: an id of its own; whoever repeats it, since the answer was lost, hears again what it has done.
+    """
 
     by: str
     policy: CircuitPolicy | None = None
+    request: str = ""
 
     def answered(self, was: Breaker, breaker: Breaker, now_us: int) -> Standing:
-        """How it stands, with the transitions that `was` had not made."""
+        """How it stands, with the transitions that `was` had not made, and those that this same request made before."""
         made = breaker.generation - was.generation
+        steps = breaker.history[-made:] if made else ()
+        if self.request:
+            steps = tuple(step for step in breaker.history[-REPEATED:] if step.request == self.request)
         return Standing(
             breaker.state,
             breaker.generation,
             max(0, breaker.until_us - now_us) if breaker.state == "open" else 0,
             breaker.recovers(now_us),
-            breaker.history[-made:] if made else (),
+            steps,
         )
 
 
@@ -173,7 +182,7 @@ class AskCircuit(CircuitChange, frozen=True, kw_only=True):
     def apply(self, body: bytes | None, now_us: int) -> Changed:
         """Admit all, none, the probes that are free, or as many as the pace allows."""
         was = decode(body, self.policy)
-        breaker = was.awake(now_us, self.by)
+        breaker = was.awake(now_us, self)
         calls = list(dict.fromkeys(self.calls))
         match breaker.state:
             case "half_open":
@@ -198,22 +207,22 @@ class AskCircuit(CircuitChange, frozen=True, kw_only=True):
 class ReportCalls(CircuitChange, frozen=True, kw_only=True):
     """What became of calls that were admitted in `generation`. The answer is a `Standing`.
 
-    `report` is an id of its own: a report that was heard before changes nothing.
+    A report that was heard before, by its `request`, changes nothing.
     """
 
-    report: str
+    request: str
     generation: int
     calls: tuple[tuple[str, Result], ...]
 
     def apply(self, body: bytes | None, now_us: int) -> Changed:
         """Count what belongs to this generation, and judge."""
         was = decode(body, self.policy)
-        breaker = was.awake(now_us, self.by)
-        if self.generation == breaker.generation and self.report not in breaker.heard:
+        breaker = was.awake(now_us, self)
+        if self.generation == breaker.generation and self.request not in breaker.heard:
             counted = self._counted(breaker)
             if counted is not breaker:
-                heard = (*breaker.heard, self.report)[-HEARD:]
-                breaker = _judged(replace(counted, heard=heard), now_us, self.by)
+                heard = (*breaker.heard, self.request)[-HEARD:]
+                breaker = _judged(replace(counted, heard=heard), now_us, self)
         return _changed(body, was, breaker, self.answered(was, breaker, now_us))
 
     def _counted(self, breaker: Breaker) -> Breaker:
@@ -237,7 +246,7 @@ class OfferCalls(CircuitChange, frozen=True, kw_only=True):
     def apply(self, body: bytes | None, now_us: int) -> Changed:
         """As many as would be admitted now. Of a closed circuit, this is what keeps the pace going."""
         was = decode(body, self.policy)
-        breaker, count = was.awake(now_us, self.by), 0
+        breaker, count = was.awake(now_us, self), 0
         since = now_us - breaker.offered_us  # below 0 where a clock was set back, which holds nobody up
         if breaker.state == "half_open" and not 0 <= since < PROBE_OFFER_US:
             count = breaker.probes_left
@@ -269,7 +278,7 @@ class ForceCircuit(CircuitChange, frozen=True, kw_only=True):
         """Whatever state it is in; the same again changes nothing."""
         was = decode(body, self.policy)
         again = was.state == self.to and not (self.to == "closed" and was.window)
-        breaker = was if again else was.moved(self.to, now_us, self.why, self.by)
+        breaker = was if again else was.moved(self.to, now_us, self.why, self)
         return _changed(body, was, breaker, self.answered(was, breaker, now_us))
 
 
@@ -289,16 +298,16 @@ def verdict(letters: str, policy: CircuitPolicy) -> str:
     return ""
 
 
-def _judged(breaker: Breaker, now_us: int, by: str) -> Breaker:
+def _judged(breaker: Breaker, now_us: int, change: CircuitChange) -> Breaker:
     policy = breaker.policy
     if breaker.state == "closed" and len(breaker.window) >= policy.least:
         why = verdict(breaker.window, policy)
-        return breaker.moved("open", now_us, why, by) if why else breaker
+        return breaker.moved("open", now_us, why, change) if why else breaker
     if breaker.state == "half_open" and len(breaker.results) >= policy.verdict_after:
         why = verdict(breaker.results, policy)
         if why:
-            return breaker.moved("open", now_us, f"probes: {why}", by)
-        closed = breaker.moved("closed", now_us, "the probes came back well", by)
+            return breaker.moved("open", now_us, f"probes: {why}", change)
+        closed = breaker.moved("closed", now_us, "the probes came back well", change)
         return replace(closed, recovering_until_us=now_us + policy.recovery_us, paced_us=now_us - policy.burst_us)
     return breaker
 

@@ -208,6 +208,7 @@ class Gates:
             register=REGISTERS + name,
             by=self._shared.id,
             policy=passes[0].gate.policy,
+            request=self.request(),
             calls=tuple(one.call for one in passes),
             lease_us=self._shared.lease_us,
         )
@@ -215,14 +216,15 @@ class Gates:
     def _spending(self, register: str, *, retries: int = 0, firsts: int = 0, unused: int = 0) -> budget.SpendRetries:
         return budget.SpendRetries(
             register=register,
-            request=self._request(),
+            request=self.request(),
             budget=self._budgets[register],
             retries=retries,
             firsts=firsts,
             unused=unused,
         )
 
-    def _request(self) -> str:
+    def request(self) -> str:
+        """An id that no other request has."""
         self._requests += 1
         return f"{self._prefix}{self._requests:x}"
 
@@ -329,7 +331,7 @@ class Gates:
             register=REGISTERS + name,
             by=self._shared.id,
             policy=self.policy(name),
-            report=self._request(),
+            request=self.request(),
             generation=generation,
             calls=tuple((one.call, result) for one, result in calls),
         )

@@ -1,7 +1,8 @@
 """A lane: one connection, its lock, and the operations that wait for it.
 
-Group commit without timers: whatever waits when a transaction begins, or arrives while it runs, is carried out in
-it, each operation inside a savepoint of its own, so that an error hits its own caller only. A synchronous caller
+Group commit without timers: whatever waits when a transaction begins, or arrives while it writes, is carried out in
+it, each operation inside a savepoint of its own, so that an error hits its own caller only. One that only reads takes
+in nobody who comes later: it sees the file as it was when it began, and he may know better. A synchronous caller
 that finds the lane free carries out what waits, its own operation included; all others leave that to one thread of
 the lane. Nobody queues for the lock itself, which is not fair: a heartbeat must not starve.
 """
@@ -187,12 +188,13 @@ class Lane:
     def _group(self) -> None:
         """One transaction with what waits. Called with the lock held; finishes at least the first item."""
         items = [self._waiting.popleft()]
+        waited = len(self._waiting)
         interrupted = UNDONE
         try:
             connection = self._begun(items)
             # the first needs no savepoint: when it fails, the transaction has nothing else to lose
             items[0].answer = items[0].work(connection)
-            self._others(connection, items)
+            self._others(connection, items, GROUP_MOST if connection.writes else min(GROUP_MOST, 1 + waited))
             interrupted = UNKNOWN
             connection.raw.execute("commit")
             for item in items:
@@ -233,9 +235,9 @@ class Lane:
             self.connection = self._connect()
         return self.connection
 
-    def _others(self, connection: Connection, items: list[Item[Any]]) -> None:
+    def _others(self, connection: Connection, items: list[Item[Any]], most: int) -> None:
         until = time.monotonic() + GROUP_S
-        while self._waiting and len(items) < GROUP_MOST and time.monotonic() < until:
+        while self._waiting and len(items) < most and time.monotonic() < until:
             item = self._waiting.popleft()
             items.append(item)
             connection.raw.execute("savepoint headrace")
