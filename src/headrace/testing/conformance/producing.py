@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headrace.core import operations as ops
 from headrace.core import trail
 from headrace.core.states import State
@@ -288,3 +290,16 @@ def promote_serves_an_autoscaler_at_zero_workers(h: Harness) -> None:
     assert h.run(ops.Promote((QUEUE,))) == 0
     assert ids(h.claim(5).jobs) == ["a1", "a2"]
     assert h.run(ops.Promote(("q2", QUEUE))) == 1
+
+
+@guarantee
+def whoever_was_answered_sees_what_he_has_done_while_others_look_too(h: Harness) -> None:
+    def produce(name: str) -> None:
+        for n in range(15):
+            h.put(f"{name}{n}")
+            assert h.get(f"{name}{n}").state is State.READY
+            assert h.run(ops.Cancel(f"{name}{n}")) == "cancelled"
+            assert h.state(f"{name}{n}") is None
+
+    h.parallel(*(partial(produce, name) for name in "abcdef"))
+    assert h.claim(5).jobs == []
