@@ -18,6 +18,7 @@ from headrace.core.registers import Amend
 from headrace.drivers.system import this_process
 from headrace.errors import StoreUnavailable
 from headrace.signals import CircuitChanged, Signal
+from headrace.task import Task
 from tests.circuits.dependency import Dependency
 from tests.public.drivers import WatchedDriver
 from tests.waiting import await_until
@@ -90,6 +91,18 @@ async def test_jobs_wait_while_it_is_forced_open_and_come_back_when_it_is_reset(
         await await_until(lambda: len(dependency.calls) == 20, 20, "all calls")
 
 
+async def down_and_up(app: Headrace, mail: Task[..., Any], dependency: Dependency, ears: Ears) -> None:
+    """A worker whose calls open the circuit, and close it again."""
+    dependency.works = False
+    async with working(app, id="w"):
+        for number in range(2):
+            await mail.aenqueue(number)
+        await await_until(lambda: len(ears.heard) > 0)
+        dependency.works = True
+        await mail.aenqueue(2)
+        await await_until(lambda: len(ears.heard) > 2, 20, "the circuit to close")
+
+
 async def test_a_worker_tells_its_middleware_of_each_transition(app: Headrace, dependency: Dependency) -> None:
     app.circuit("smtp", window=2, open_for=0.1, probes=1)
     ears = Ears()
@@ -99,15 +112,7 @@ async def test_a_worker_tells_its_middleware_of_each_transition(app: Headrace, d
     async def mail(number: int) -> None:
         await dependency.call()
 
-    dependency.works = False
-    async with working(app, id="w"):
-        for number in range(2):
-            await mail.aenqueue(number)
-        await await_until(lambda: len(ears.heard) > 0)
-        dependency.works = True
-
-        await mail.aenqueue(2)
-        await await_until(lambda: len(ears.heard) > 2, 20, "the circuit to close")
+    await down_and_up(app, mail, dependency, ears)
     changes = [(one.before, one.after, one.by) for one in ears.heard if isinstance(one, CircuitChanged)]
     assert changes == [("closed", "open", "w"), ("open", "half_open", "w"), ("half_open", "closed", "w")]
     assert {one.circuit for one in ears.heard if isinstance(one, CircuitChanged)} == {"smtp"}
@@ -138,14 +143,7 @@ async def test_a_transition_is_told_once_where_answers_are_lost(dependency: Depe
         await dependency.call()
 
     driver.trouble = lose
-    dependency.works = False
-    async with working(app, id="w"):
-        for number in range(2):
-            await mail.aenqueue(number)
-        await await_until(lambda: len(ears.heard) > 0)
-        dependency.works = True
-        await mail.aenqueue(2)
-        await await_until(lambda: len(ears.heard) > 2, 20, "the circuit to close")
+    await down_and_up(app, mail, dependency, ears)
     changes = [(one.before, one.after) for one in ears.heard if isinstance(one, CircuitChanged)]
     assert changes == [("closed", "open"), ("open", "half_open"), ("half_open", "closed")]
     assert lost
