@@ -9,6 +9,7 @@ from headrace.core import operations as ops
 from headrace.core.states import State
 from headrace.drivers.mysql import MySQLDriver
 from headrace.stores.contract import TOMBSTONE_DERIVED_US, TOMBSTONE_US
+from headrace.stores.plan import Statement
 from headrace.testing.conformance.harness import LEASE, ids, job, outcome
 from tests.process.mysql_jobs import ask, claim, enqueue, open_driver, settle
 
@@ -48,6 +49,22 @@ def test_all_ends_at_once(driver: MySQLDriver, mysql_url: str, unique_name: str)
     (view,) = driver.run(ops.Queues())
     assert (view.ready, view.scheduled, view.running, view.failed) == (10, 10, 0, 10)
     assert ask(mysql_url, f"select count(*) from {unique_name}_gone") == [(40,)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 60])
+def test_those_that_are_parked_are_looked_up_by_their_ids(
+    driver: MySQLDriver, mysql_url: str, unique_name: str, count: int
+) -> None:
+    """However few they are, and however many jobs there are."""
+    enqueue(driver.run, *(f"{n:04}" for n in range(1_000)))
+    ask(mysql_url, f"analyze table {unique_name}_jobs")
+    plan = driver.store.plan(settle(claim(driver.run, 1, count), State.PARKED))
+    steps = [next(plan), plan.send([])]
+    plan.close()
+    assert [step.sql for step in steps if isinstance(step, Statement)] == ["settle.savepoint", "settle.park"]
+    (text,) = driver._texts.packets(steps[1])
+    (explained,) = ask(mysql_url, f"explain {text}")
+    assert "range" in explained
 
 
 def test_tombstones_last_as_long_as_their_ids_are_worth(driver: MySQLDriver, mysql_url: str, unique_name: str) -> None:

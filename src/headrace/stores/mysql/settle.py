@@ -119,7 +119,8 @@ def _park(aside: Sequence[ops.Outcome], override: int | None) -> Plan[bool]:
         claims.setdefault(outcome.reason, []).append((raw(outcome.id), outcome.token))
     yield Statement("settle.savepoint", mute=True)
     for reason, some in claims.items():
-        params = {"claims": sorted(some), "reason": shortened(reason), "now": override, "most": MOST_TOKEN}
+        params = {"ids": sorted(id for id, _ in some), "claims": sorted(some), "reason": shortened(reason)}
+        params |= {"now": override, "most": MOST_TOKEN}
         yield Statement("settle.park", params, mute=True)
         rows = yield Statement("settle.finished", {"now": override})
         if rows[0][0] != len(some):

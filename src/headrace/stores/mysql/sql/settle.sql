@@ -47,13 +47,14 @@ where id = :id;
 
 -- name: park
 -- Claims that go back to wait for one thing, with nothing else to say. The columns are set from left to right: `since_us`
--- by the new token. Whether all of them matched is asked next.
+-- by the new token. Their ids are named once more, since MariaDB reads all jobs for a list of but one pair. Whether all of
+-- them matched is asked next.
 update headrace_jobs force index (primary) set
     state = 'parked',
     due_us = coalesce(:now, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))),
     token = greatest(least(token, :most - 1) + 1, due_us), since_us = token,
     turn = -priority, reason = :reason, worker = null, claim = 0, claimed_us = null
-where (id, token) in :claims and state = 'running' and cancel = 0;
+where id in :ids and (id, token) in :claims and state = 'running' and cancel = 0;
 
 -- name: old_gone
 -- Tombstones go a few at a time, so that no upkeep has to delete a million at once; each is taken by one transaction.
