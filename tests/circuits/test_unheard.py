@@ -1,6 +1,7 @@
 """News of failures that the store has not judged yet: the next call waits for its answer, and nobody else does."""
 
 import asyncio
+import logging
 from typing import Any, TypeVar
 
 import pytest
@@ -11,10 +12,11 @@ from headrace.core.circuit_policy import CircuitPolicy
 from headrace.core.operations import Operation
 from headrace.core.registers import Amend
 from headrace.errors import StoreFull
+from headrace.worker import Worker, WorkerOptions
 from headrace.worker.unheard import Unheard
 from tests.public.drivers import WatchedDriver
 from tests.waiting import await_until
-from tests.worker.working import state_of, working
+from tests.worker.working import state_of, virtually, working
 
 R = TypeVar("R")
 
@@ -85,6 +87,63 @@ async def test_what_waits_for_an_answer_is_given_back_where_the_worker_ends() ->
         await await_until(lambda: worker.executor.waiting == 0)
         driver.judging.set()
     assert await state_of(app, job.id) == "ready"
+
+
+def test_a_burst_is_not_over_while_a_job_waits_for_an_answer() -> None:
+    async def main(app: Headrace) -> list[int]:
+        driver = SlowToJudge()
+        driver.inner, app.driver = app.driver, driver
+        app.circuit("smtp", window=10, minimum=10)
+        calls: list[int] = []
+
+        @app.task(circuit="smtp", retry=1)
+        async def mail(number: int) -> None:
+            calls.append(number)
+            raise ConnectionError
+
+        await mail.aenqueue_many({"number": number} for number in range(3))
+        worker = Worker(
+            app, WorkerOptions(queues=("default",), concurrency=2, burst=True), id="w", threaded_heart=False
+        )
+        asyncio.get_running_loop().call_later(10, driver.judging.set)
+        await worker.run()
+        return calls
+
+    assert virtually(main) == [0, 1, 2]
+
+
+async def test_an_answer_that_cannot_be_logged_is_an_answer() -> None:
+    app = Headrace("memory://")
+    smtp = app.circuit("smtp", window=2, open_for=60)
+    calls: list[int] = []
+
+    @app.task(circuit=smtp, retry=1)
+    async def mail(number: int) -> None:
+        calls.append(number)
+        raise ConnectionError
+
+    def refuse(record: logging.LogRecord) -> bool:
+        if record.levelno == logging.WARNING:
+            raise ValueError("a filter of the application's")
+        return True
+
+    logger = logging.getLogger("headrace.circuits")
+    logger.addFilter(refuse)
+    try:
+        async with working(app, concurrency=1):
+            await mail.aenqueue_many({"number": number} for number in range(2))
+            await await_until(lambda: len(calls) == 2)
+            await await_until(lambda: smtp_is_open(app))
+            await smtp.areset("done")
+            await mail.aenqueue(2)
+            await await_until(lambda: len(calls) == 3)
+    finally:
+        logger.removeFilter(refuse)
+
+
+async def smtp_is_open(app: Headrace) -> bool:
+    (info,) = await app.circuits.alook()
+    return info.state == "open"
 
 
 async def test_a_store_that_takes_no_reports_holds_nobody_up() -> None:

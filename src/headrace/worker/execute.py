@@ -116,8 +116,8 @@ class Executor:
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs, late threads included."""
-        return bool(self.running or self._reporter.late)
+        """Whether anything runs or waits for a slot, late threads included."""
+        return bool(self.running or self.waiting or self._reporter.late)
 
     async def end_all(self, seconds: float) -> int:
         """Grace is over: cancel what runs, wait `seconds`, hand back the rest. Returns how many do not end."""

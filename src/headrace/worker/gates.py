@@ -345,10 +345,12 @@ class Gates:
         sent = self._shared.monotonic()
         backoff = Backoff(self._shared.rng)
         answers = await until_answered(lambda: self._attempt(amend), backoff, "reporting to circuits")
-        for name, standing in zip(names, answers, strict=False):
-            self.standings.learn(name, standing, sent)
-        self._unheard.answered()
-        self.answered()
+        try:
+            for name, standing in zip(names, answers, strict=False):
+                self.standings.learn(name, standing, sent)
+        finally:  # a filter of the application's may raise, and no other report may come for those that wait
+            self._unheard.answered()
+            self.answered()
 
     async def _attempt(self, amend: Amend) -> list[Any]:
         try:
