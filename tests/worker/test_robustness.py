@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from headrace import ConfigError, Headrace, Middleware, Snooze
-from headrace.core.operations import Enqueue, NewJob, Rescue, Rescued, Settle
+from headrace.core.operations import Enqueue, NewJob, Operation, Rescue, Rescued, Settle
 from headrace.core.trail import Trail, encode
 from headrace.drivers.memory import MemoryDriver
-from headrace.errors import StoreMisconfigured
+from headrace.errors import StoreFull, StoreMisconfigured
 from headrace.stores.memory import MemoryStore
 from headrace.testing.clock import VirtualClock
 from headrace.testing.loop import run_virtual
 from headrace.worker import Exit, Worker, WorkerOptions
 from headrace.worker.threads import NoThreadError, ThreadPool
 from headrace.worker.upkeep import JUMP_US
+from tests.public.drivers import WatchedDriver
 from tests.waiting import await_until
 from tests.worker.working import KEEP, ended, state_of, virtually, work_for, working, working_virtually
 
@@ -64,6 +65,37 @@ def test_logging_that_raises_strands_no_job() -> None:
         virtually(main)
     finally:
         logging.setLogRecordFactory(before)
+
+
+@pytest.mark.parametrize("refusal", [ValueError, StoreFull])
+def test_what_was_stored_before_the_others_of_its_report_were_refused_has_lost_no_lease(
+    caplog: pytest.LogCaptureFixture, refusal: type[Exception]
+) -> None:
+    """A store may end a few claims in one transaction and a few in another."""
+
+    async def main(app: Headrace) -> tuple[list[str], int]:
+        driver = WatchedDriver()
+        driver.inner, app.driver = app.driver, driver
+        refused = 0
+
+        def refuse(operation: Operation[Any], when: str) -> None:
+            nonlocal refused
+            if isinstance(operation, Settle) and len(operation.outcomes) == 2 and when == "after" and not refused:
+                refused += 1
+                raise refusal("not the others")
+
+        driver.trouble = refuse
+
+        @app.task(keep=KEEP)
+        async def work() -> None:
+            await work_for(5)
+
+        async with working_virtually(app, concurrency=2):
+            jobs = await work.aenqueue_many({} for _ in range(2))
+            return [(await ended(app, job.id, "succeeded")).state.value for job in jobs], refused
+
+    assert virtually(main) == (["succeeded"] * 2, 1)
+    assert "lease lost" not in caplog.text
 
 
 def test_a_cancelled_worker_stops_its_handlers_before_it_gives_their_jobs_back() -> None:

@@ -54,9 +54,11 @@ class Settler:
                 self._work.clear()
                 self._idle.set()
 
-    async def _report(self, batch: list[Outcome]) -> list[bool]:
-        """The store's answers. A resent outcome answered "stale" is unknown, not lost: it may have been done."""
-        resent = False
+    async def _report(self, batch: list[Outcome], *, resent: bool = False) -> list[bool]:
+        """The store's answers. A resent outcome answered "stale" is unknown, not lost: it may have been done.
+
+        Also after a refusal: a store may take some outcomes of a report before it refuses the others.
+        """
         while True:
             try:
                 answers = await self._driver.arun(Settle(self._worker, tuple(batch)))
@@ -64,10 +66,11 @@ class Settler:
                 resent = True
                 await self._backoff.pause(error, "settling")
             except (StoreFull, StoreMisconfigured) as error:
+                resent = True
                 await self._backoff.pause(error, "settling")
             except Exception as error:  # noqa: BLE001 - one that the store refuses must not hold up the others
                 if len(batch) > 1:
-                    return [answer for outcome in batch for answer in await self._report([outcome])]
+                    return [answer for outcome in batch for answer in await self._report([outcome], resent=True)]
                 self._give_up(batch[0], error)
                 return [True]
             else:
