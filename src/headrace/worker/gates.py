@@ -50,7 +50,7 @@ class Gates:
         self._backoff = Backoff(shared.rng)
         self._passed = asyncio.Event()  # jobs with a circuit, some of which may not have begun yet
         self.standings = Standings(shared.monotonic, self._changed)
-        self.answered: Callable[[], object] = _nothing  # to be called when jobs may begin that `in_doubt` held up
+        self.answered: Callable[[], object] = lambda: None  # called when jobs may begin that `in_doubt` held up
         # -- what is to be reported
         self._unheard = Unheard()
         self._calls: dict[tuple[str, int], deque[tuple[Pass, Result]]] = {}
@@ -395,7 +395,3 @@ class Gates:
 
     def _changed(self, name: str, transition: Transition) -> None:
         notice(self._shared.middleware, change(name, transition))
-
-
-def _nothing() -> None:
-    """Nobody waits."""
