@@ -23,6 +23,7 @@ POLICY = CircuitPolicy(window=3, minimum=2, open_us=5 * MICROSECONDS, probes=2)
 reasons = st.sampled_from(REASONS)
 names = st.sampled_from(NAMES)
 texts = st.binary(max_size=3)
+memories = st.binary(min_size=1, max_size=3)  # a trail is never empty
 keeps = st.sampled_from((MICROSECONDS, 100 * MICROSECONDS))
 orders = st.sampled_from((("q1",), ("q2",), ("q1", "q2"), ("q2", "q1"), ("q2", "nowhere", "q1", "q2"), ()))
 calls = st.lists(st.sampled_from("abcd"), max_size=4)
@@ -60,7 +61,7 @@ class ParkingRules(RuleBasedStateMachine):
         raise NotImplementedError
 
     @precondition(lambda self: self.claims)
-    @rule(parked=st.lists(st.tuples(st.integers(0, 30), reasons), min_size=1, max_size=6), memory=st.none() | texts)
+    @rule(parked=st.lists(st.tuples(st.integers(0, 30), reasons), min_size=1, max_size=6), memory=st.none() | memories)
     def park(self, parked: list[tuple[int, str]], memory: bytes | None) -> None:
         outcomes = []
         for pick, reason in parked:
@@ -77,6 +78,7 @@ class ParkingRules(RuleBasedStateMachine):
     @rule(queues=orders)
     def look_parked(self, queues: tuple[str, ...]) -> None:
         self.both(LookParked(queues))
+        self.both(LookParked(queues, counting=True))
 
     @rule(pick=st.integers(0, 30), body=texts, was=st.none() | texts, queue=st.sampled_from((None, None, "q1")))
     def edit(self, pick: int, body: bytes, was: bytes | None, queue: str | None) -> None:

@@ -146,7 +146,7 @@ def test_a_circuit_of_other_code_is_told_of(app: Headrace) -> None:
 
 
 def test_parked_jobs_of_circuits_that_share_queues(app: Headrace) -> None:
-    """They are told where the queue's count tells it. Jobs are never counted one by one."""
+    """Each is told of its own, also where jobs of the same queue are parked for something else."""
     for name in ("smtp", "bank", "sms"):
         app.circuit(name)
     park(app, "circuit smtp", 2, "mail")
@@ -155,8 +155,9 @@ def test_parked_jobs_of_circuits_that_share_queues(app: Headrace) -> None:
     counts = {key[1]: number for key, number in scraped(app).items() if key[0] == "headrace_circuit_parked_jobs"}
     assert counts == {"smtp": 5, "bank": 1, "sms": 0}
     park(app, "held mail v1", 1, "news")
+    park(app, "circuit sms", 4, "news")
     counts = {key[1]: number for key, number in scraped(app).items() if key[0] == "headrace_circuit_parked_jobs"}
-    assert counts == {"bank": 1, "sms": 0}
+    assert counts == {"smtp": 5, "bank": 1, "sms": 4}
 
 
 def test_a_task_is_held_until_it_is_freed(app: Headrace) -> None:

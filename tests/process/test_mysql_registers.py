@@ -47,6 +47,10 @@ def reasons(driver: MySQLDriver) -> list[str]:
     return [each.reason for each in driver.run(LookParked(("q",)))]
 
 
+def counts(driver: MySQLDriver) -> dict[str, int | None]:
+    return {each.reason: each.jobs for each in driver.run(LookParked(("q",), counting=True))}
+
+
 def test_who_changes_nothing_waits_for_nobody(driver: MySQLDriver) -> None:
     """Every worker asks a closed circuit all the time: not even those who write to it may hold that up."""
     driver.run(count(b"a", "r"))
@@ -112,12 +116,14 @@ def test_one_that_is_being_parked_is_none_yet(driver: MySQLDriver) -> None:
 def test_what_older_code_cancelled_or_gave_back_means_nothing(
     driver: MySQLDriver, mysql_url: str, unique_name: str
 ) -> None:
-    """It knows nothing of the rows of parked jobs: during a deploy some are left, of jobs that are gone."""
+    """It knows nothing of the rows of parked jobs: during a deploy some are left, of jobs that are gone. They count."""
     park(driver, *(f"{n:02}" for n in range(20)))
     ask(mysql_url, f"delete from {unique_name}_jobs where id < '10'")
     ask(mysql_url, f"update {unique_name}_jobs set state = 'ready' where id in ('10', '11')")
     ask(mysql_url, f"update {unique_name}_jobs set reason = 'other' where id = '12'")
+    assert counts(driver) == {"r": 20}
     assert driver.run(Unpark(("q",), "r", 5)) == 5
+    assert counts(driver) == {"r": 2}
     assert driver.run(Unpark(("q",), "r", 5)) == 2
     assert reasons(driver) == []
     assert len(claim(driver.run, 2, 20)) == 9
@@ -160,7 +166,11 @@ def test_parked_jobs_are_found_among_those_of_other_reasons(
     )
     ((*_, extra),) = ask(mysql_url, explain.format(name=f"{unique_name}_parked") + " limit 1 for update skip locked")
     assert "filesort" not in extra
+    explain = "explain select count(*) from {name} force index (line) where queue = 'q' and reason = 'r2'"
+    ((*_, extra),) = ask(mysql_url, explain.format(name=f"{unique_name}_parked"))
+    assert "Using index" in extra
     assert reasons(driver) == ["r1", "r2"]
+    assert counts(driver) == {"r1": 400, "r2": 1}
     assert driver.run(Unpark(("q",), "r2", 9)) == 1
     assert driver.run(Unpark(("q",), "r1", 1000)) == 400
     assert reasons(driver) == []

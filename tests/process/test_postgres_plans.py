@@ -64,7 +64,7 @@ HOT = {
     "once": "take replace owned close renew end",
     "lease": "beat held bury",
     "operate": "finished holders replay",
-    "parking": "unpark",
+    "parking": "unpark look",
     "registers": "found swap write",
     "outbox": "due rows hold put_off held publish put_back wake",
 }

@@ -86,6 +86,10 @@ def reasons(driver: RedisDriver) -> list[str]:
     return [each.reason for each in found]
 
 
+def counts(driver: RedisDriver) -> dict[str, int | None]:
+    return {each.reason: each.jobs for each in driver.run(LookParked(("q",), counting=True))}
+
+
 def given_out(driver: RedisDriver) -> list[str]:
     return [each.id for each in driver.run(claim(1, BATCH, worker="taker")).jobs]
 
@@ -95,8 +99,9 @@ def test_nobody_looks_at_more_jobs_than_it_has_to(driver: RedisDriver, steps: li
     park(driver, *(f"b{n}" for n in range(40)), reason="s")
     steps.clear()
     assert reasons(driver) == ["r", "s"]
+    assert counts(driver) == {"r": 40, "s": 40}
     assert unpark(driver, 3, "s") == 3
-    assert steps == ["look_parked", "unpark"]
+    assert steps == ["look_parked", "look_parked", "unpark"]
     assert given_out(driver) == ["b0", "b1", "b2"]
 
 
@@ -127,6 +132,7 @@ def test_reasons_and_places_are_never_mixed_up(driver: RedisDriver, foreign: Com
     for id in rng.sample(list(reason_of), 10):
         assert driver.run(ops.Cancel(id)) == "cancelled"
         parked[reason_of[id]].remove(id)
+    assert counts(driver) == {reason: len(ids) for reason, ids in parked.items() if ids}
     for number, (reason, ids) in enumerate(parked.items()):
         half = len(ids) // 2
         assert (unpark(driver, half, reason), unpark(driver, BATCH, reason)) == (half, len(ids) - half)
@@ -149,6 +155,8 @@ def test_jobs_that_the_version_before_has_parked_come_back(
     assert steps[:1] + steps[-1:] == ["look_parked"] * 2
     assert len(steps) > 5
     assert set(steps[1:-1]) == {"mend_parked"}
+    foreign("DEL", "parked_for")
+    assert counts(driver) == {"r": BATCH + 200, "s": 1, "t": 1}
     foreign("DEL", "parked_for")
     assert unpark(driver, 300) == 300
     assert given_out(driver) == names[:300]
@@ -209,7 +217,7 @@ def test_entries_that_another_program_wrote_stop_nobody(driver: RedisDriver, for
     entry = foreign("ZRANGE", "parked_for", 0, 0)[0]
     bad = [b"", b"x", b"9999", b"0001r", b"0001r:", b"0001r" + b"0" * 17, b"\xff", entry + b"x", b"0000" + entry[5:]]
     foreign("ZADD", "parked_for", *(each for name in bad for each in (score, name)))
-    assert reasons(driver) == ["r"]
+    assert counts(driver) == {"r": 2}
     assert (unpark(driver, 1), unpark(driver, 9)) == (1, 1)
     foreign("ZADD", "parked_for", *(each for name in bad for each in (score, name)))
     assert (unpark(driver, 9), unpark(driver, 9, "")) == (0, 0)

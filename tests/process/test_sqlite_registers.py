@@ -64,7 +64,7 @@ def test_all_is_found_by_an_index(h: Harness, sqlite_path: Path, name: str) -> N
     names = ("names", "prefix", "end", "after", "now", "queue", "queues", "reason", "id", "was", "body", "trail")
     with closing(sqlite3.connect(sqlite_path)) as connection:
         rows = connection.execute(
-            f"explain query plan {SQLiteStore().sql[name]}", dict.fromkeys(names, "1") | {"limit": 1}
+            f"explain query plan {SQLiteStore().sql[name]}", dict.fromkeys(names, "1") | {"limit": 1, "counting": True}
         )
         plan = [row[3] for row in rows]
     assert any("SEARCH" in step for step in plan)

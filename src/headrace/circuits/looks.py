@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -14,11 +14,9 @@ from headrace.core.circuit_policy import CircuitPolicy
 from headrace.core.moments import aware
 from headrace.core.parking import LookParked, ParkedFor
 from headrace.core.registers import LookRegisters, RegisterView
-from headrace.core.states import State
 from headrace.inquiries import PAGE, Inquiry
 
 REASON = "circuit "  # before the name, in the reason of parked jobs
-MOST = 10_000  # parked jobs that are counted one by one
 
 
 class CircuitInfo(msgspec.Struct, frozen=True):
@@ -35,7 +33,7 @@ class CircuitInfo(msgspec.Struct, frozen=True):
     failed: float
     slow: float
     probing: int  # calls of a half-open one that are under way
-    parked: int  # jobs, at most `MOST` where others are parked in the same queue
+    parked: int  # jobs that wait for it
     policy: CircuitPolicy
     history: tuple[Transition, ...]  # the newest last
     entered: dict[circuit.State, int]  # how often it has come into each state: counters for a metric
@@ -49,7 +47,7 @@ def look(name: str, policy: CircuitPolicy | None) -> Inquiry[CircuitInfo]:
     views: list[RegisterView] = yield LookRegisters(register, limit=1)
     body = views[0].body if views and views[0].name == register else None
     parked = yield from _parked()
-    return (yield from _info(name, decode(body, policy), parked))
+    return _info(name, decode(body, policy), parked)
 
 
 def look_all(policies: Mapping[str, CircuitPolicy | None]) -> Inquiry[list[CircuitInfo]]:
@@ -63,37 +61,24 @@ def look_all(policies: Mapping[str, CircuitPolicy | None]) -> Inquiry[list[Circu
             break
         after = views[-1].name
     parked = yield from _parked()
-    infos: list[CircuitInfo] = []
-    for name in sorted(found):
-        info = yield from _info(name, decode(found[name], policies.get(name)), parked)
-        infos.append(info)
-    return infos
+    return [_info(name, decode(found[name], policies.get(name)), parked) for name in sorted(found)]
 
 
-class Counts(msgspec.Struct, frozen=True):
-    """How many jobs are parked in each queue, and what for."""
-
-    counts: dict[str, int]
-    reasons: list[ParkedFor]
-
-
-def _parked() -> Inquiry[Counts]:
+def _parked() -> Inquiry[list[ParkedFor]]:
     queues: list[ops.QueueView] = yield ops.Queues()
-    counts = {queue.name: queue.parked for queue in queues if queue.parked}
-    reasons: list[ParkedFor] = []
-    if counts:
-        reasons = yield LookParked(tuple(counts))
-    return Counts(counts, reasons)
+    names = tuple(queue.name for queue in queues if queue.parked)
+    found: list[ParkedFor] = (yield LookParked(names, counting=True)) if names else []
+    return found
 
 
-def _info(name: str, breaker: Breaker, parked: Counts) -> Inquiry[CircuitInfo]:
+def waiting(name: str, parked: Iterable[ParkedFor]) -> int:
+    """How many of these jobs, which have been counted, wait for a circuit."""
+    return sum(one.jobs or 0 for one in parked if one.reason == REASON + name)
+
+
+def _info(name: str, breaker: Breaker, parked: Iterable[ParkedFor]) -> CircuitInfo:
     letters = breaker.results if breaker.state == "half_open" else breaker.window
     failed, slow = shares(letters)
-    count = 0
-    for one in parked.reasons:
-        if one.reason == REASON + name:
-            alone = sum(other.queue == one.queue for other in parked.reasons) == 1
-            count += parked.counts[one.queue] if alone else (yield from _counted(one))
     return CircuitInfo(
         name=name,
         state=breaker.state,
@@ -103,21 +88,10 @@ def _info(name: str, breaker: Breaker, parked: Counts) -> Inquiry[CircuitInfo]:
         failed=failed,
         slow=slow,
         probing=len(breaker.permits),
-        parked=count,
+        parked=waiting(name, parked),
         policy=breaker.policy,
         history=breaker.history,
         entered=breaker.entered,
         down_since=aware(breaker.down_since_us) if breaker.down_since_us else None,
         down_why=breaker.down_why,
     )
-
-
-def _counted(one: ParkedFor) -> Inquiry[int]:
-    count, cursor = 0, None
-    while count < MOST:
-        page: ops.Page = yield ops.List(State.PARKED, one.queue, reason=one.reason, limit=PAGE, cursor=cursor)
-        count += len(page.jobs)
-        cursor = page.next
-        if cursor is None:
-            break
-    return count

@@ -25,14 +25,20 @@ class Unpark(msgspec.Struct, Operation[int], frozen=True):
 
 
 class ParkedFor(msgspec.Struct, frozen=True, order=True):
-    """Jobs of `queue` are parked for this reason."""
+    """Jobs of `queue` are parked for this reason. `jobs`: how many, None where they have not been counted."""
 
     queue: str
     reason: str
+    jobs: int | None = None
 
 
 class LookParked(msgspec.Struct, Operation["list[ParkedFor]"], frozen=True):
-    """Why jobs of these queues are parked: each queue and reason once, sorted. Costs nothing per job."""
+    """Why jobs of these queues are parked: each queue and reason once, sorted. Costs nothing per job.
+
+    `counting`: also how many there are for each, which reads no job but may cost something for each of them: on SQL
+    databases its entry in an index.
+    """
 
     writes = False
     queues: tuple[str, ...]
+    counting: bool = False

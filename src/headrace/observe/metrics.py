@@ -14,7 +14,7 @@ from typing import Protocol, get_args
 import msgspec
 
 from headrace.circuits import Circuit
-from headrace.circuits.looks import REASON
+from headrace.circuits.looks import waiting
 from headrace.core import circuit, hold
 from headrace.core import operations as ops
 from headrace.core.circuit import Breaker
@@ -183,7 +183,7 @@ def _look(policies: Mapping[str, CircuitPolicy | None]) -> Inquiry[Sight]:
     queues: list[ops.QueueView] = yield ops.Queues()
     workers: list[ops.WorkerView] = yield ops.Workers()
     with_parked = tuple(view.name for view in queues if view.parked)
-    parked: list[ParkedFor] = (yield LookParked(with_parked)) if with_parked else []
+    parked: list[ParkedFor] = (yield LookParked(with_parked, counting=True)) if with_parked else []
     bodies: dict[str, bytes | None] = dict.fromkeys(policies)
     for view in (yield from _registers(circuit.REGISTERS)):
         bodies[view.name.removeprefix(circuit.REGISTERS)] = view.body
@@ -245,18 +245,10 @@ def _circuits(sight: Sight) -> Iterator[Metric]:
     yield transitions
     yield _gauge(
         "headrace_circuit_parked_jobs",
-        "Jobs that wait for a circuit. Absent while jobs of the same queue are parked for something else as well.",
+        "Jobs that are parked until a circuit lets them in.",
         ["circuit"],
-        [([name], count) for name in sight.circuits if (count := _parked(name, sight)) is not None],
+        [([name], waiting(name, sight.parked)) for name in sight.circuits],
     )
-
-
-def _parked(name: str, sight: Sight) -> int | None:
-    """None: to tell them from the others of a queue, they would have to be counted one by one."""
-    queues = {one.queue for one in sight.parked if one.reason == REASON + name}
-    if any(one.queue in queues and one.reason != REASON + name for one in sight.parked):
-        return None
-    return sum(view.parked for view in sight.queues if view.name in queues)
 
 
 def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:

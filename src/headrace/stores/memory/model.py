@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from headrace.core import operations as ops
@@ -70,7 +71,8 @@ class Model(Operating):
         return self.registers.look(op, now)
 
     def _lookparked(self, op: LookParked, now: int) -> list[ParkedFor]:
-        return sorted({ParkedFor(queue, job.reason) for queue in op.queues for job in self._parked(queue)})
+        counts = Counter((queue, job.reason) for queue in set(op.queues) for job in self._parked(queue))
+        return sorted(ParkedFor(*what, jobs if op.counting else None) for what, jobs in counts.items())
 
     def _queues(self, op: ops.Queues, now: int) -> list[ops.QueueView]:
         return [self._queue(name, now) for name in sorted(self.queues)]

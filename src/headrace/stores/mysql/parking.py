@@ -53,14 +53,23 @@ def leave(ids: Sequence[bytes]) -> Statement:
 def look(op: LookParked, now: int) -> Plan[list[ParkedFor]]:
     """From one reason to the next one of the index, however many jobs have it. One that is no text is nobody's."""
     found: set[ParkedFor] = set()
-    for queue, least in (yield Statement("parking.least", {"queues": listed(op.queues)})):
+    queues = list(dict.fromkeys(op.queues))
+    for queue, least in (yield Statement("parking.least", {"queues": listed(queues)})):
         reason = least
         while reason is not None:
             if is_text(reason):
-                found.add(ParkedFor(text(queue), text(reason)))
+                jobs = (yield from _count(queue, reason)) if op.counting else None
+                if jobs != 0:  # else all of them have just come back
+                    found.add(ParkedFor(text(queue), text(reason), jobs))
             rows = yield Statement("parking.next", {"queue": queue, "reason": reason})
             reason = rows[0][0] if rows else None
     return sorted(found)
+
+
+def _count(queue: bytes, reason: bytes) -> Plan[int]:
+    """In the index alone. Jobs that older code has cancelled count until others of the reason come back before them."""
+    ((jobs,),) = yield Statement("parking.count", {"queue": queue, "reason": reason})
+    return int(jobs)
 
 
 PLANS: Mapping[type[Any], Callable[[Any, int], Plan[Any]]] = {Unpark: unpark, LookParked: look}

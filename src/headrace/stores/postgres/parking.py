@@ -18,7 +18,7 @@ def unpark(op: Unpark, now: int | None) -> Plan[int]:
 
 def look(op: LookParked, now: int | None) -> Plan[list[ParkedFor]]:
     """From one reason to the next one of the index, however many jobs have it."""
-    rows = yield Statement("parking.look", {"queues": list(op.queues)}, alone=True)
+    rows = yield Statement("parking.look", {"queues": list(op.queues), "counting": op.counting}, alone=True)
     return sorted({ParkedFor(*row) for row in rows})
 
 

@@ -39,14 +39,15 @@ def _unpark(store: Common, queues: tuple[str, ...], reason: str, limit: int) -> 
 def look(store: Common, op: LookParked) -> Plan[list[ParkedFor]]:
     """The same."""
     found: list[ParkedFor] = []
+    counting = "1" if op.counting else "0"
     for queues in store.groups(op.queues):
-        answers = yield Call("look_parked", store.keys.of_all(queues), ("0", str(len(queues))))
+        answers = yield Call("look_parked", store.keys.of_all(queues), ("0", counting, str(len(queues))))
         crooked = [queue for queue, answer in zip(queues, answers, strict=True) if answer is None]
         if crooked:
             yield from _mend(store, crooked)
-            answers = yield Call("look_parked", store.keys.of_all(queues), ("1", str(len(queues))))
+            answers = yield Call("look_parked", store.keys.of_all(queues), ("1", counting, str(len(queues))))
         for queue, reasons in zip(queues, answers, strict=True):
-            found += [ParkedFor(queue, text(reason)) for reason in reasons]
+            found += [ParkedFor(queue, text(reason), jobs) for reason, jobs in reasons]
     return sorted(found)
 
 

@@ -23,8 +23,8 @@ def unpark(op: Unpark, now: int) -> Plan[int]:
 
 def look(op: LookParked, now: int) -> Plan[list[ParkedFor]]:
     """From one reason to the next one of the index, however many jobs have it. One that is no text is nobody's."""
-    rows = yield Statement("parking.look", {"queues": listed(op.queues)})
-    return sorted({ParkedFor(queue, reason.decode()) for queue, reason in rows if is_text(reason)})
+    rows = yield Statement("parking.look", {"queues": listed(op.queues), "counting": op.counting})
+    return sorted({ParkedFor(queue, reason.decode(), jobs) for queue, reason, jobs in rows if is_text(reason)})
 
 
 PLANS: Mapping[type[Any], Callable[[Any, int], Plan[Any]]] = {Unpark: unpark, LookParked: look}

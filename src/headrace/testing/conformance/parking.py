@@ -115,6 +115,32 @@ def one_sees_why_jobs_are_parked(h: Harness) -> None:
 
 
 @guarantee
+def one_sees_how_many_jobs_are_parked_for_each_reason(h: Harness) -> None:
+    def counts(*queues: str) -> list[ParkedFor]:
+        found = h.run(LookParked(queues, counting=True))
+        assert h.run(LookParked(queues)) == [ParkedFor(one.queue, one.reason) for one in found]
+        return found
+
+    assert counts("q1", "q2") == []
+    park(h, *(f"a{number}" for number in range(700)), queue="q1")
+    park(h, *(f"b{number}" for number in range(301)), queue="q1", priority=1)
+    park(h, "c1", "c2", queue="q1", reason=BANK)
+    park(h, "d1", queue="q2")
+    park(h, "d2", "d3", queue="q2", reason="")
+    park(h, "e1", queue="q3")
+    q2 = [ParkedFor("q2", "", 2), ParkedFor("q2", SMTP, 1)]
+    assert counts("q2", "q1", "q2", "nowhere") == [ParkedFor("q1", BANK, 2), ParkedFor("q1", SMTP, 1001), *q2]
+    assert counts("q2") == q2
+    assert unpark(h, 303, queues=("q1",)) == 303
+    assert h.run(ops.Cancel("a2")) == "cancelled"
+    back = h.take(2, queues=("q1",))
+    assert h.settle_all(outcome(each, State.PARKED, reason=BANK) for each in back) == [True, True]
+    assert counts("q1", "q2") == [ParkedFor("q1", BANK, 4), ParkedFor("q1", SMTP, 697), *q2]
+    assert unpark(h, 4, BANK, ("q1",)) == 4
+    assert counts("q1") == [ParkedFor("q1", SMTP, 697)]
+
+
+@guarantee
 def a_parked_job_can_be_cancelled(h: Harness) -> None:
     park(h, "a", "b")
     assert h.run(ops.Cancel("a")) == "cancelled"

@@ -38,3 +38,6 @@ from json_table(:queues, '$[*]' columns (name varchar(2000) path '$')) as q;
 -- The next greater one of a queue: one look into the index, while a list of all would depend on when statistics were taken.
 select reason from headrace_parked force index (line)
 where queue = :queue and reason > :reason order by reason limit 1;
+
+-- name: count
+select count(*) from headrace_parked force index (line) where queue = :queue and reason = :reason;

@@ -14,7 +14,8 @@ update headrace_jobs as j set state = 'ready' from picked as p where j.ctid = p.
 returning 1;
 
 -- name: look
--- The least reason of each queue, then always the next greater one: one look into the index for each.
+-- The least reason of each queue, then always the next greater one: one look into the index for each. Its jobs are counted
+-- along the same index, and only where that is asked for.
 with recursive found (queue, reason) as (
     select q.name, (
         select left(j.reason, 200) from headrace_jobs as j where j.queue = q.name and j.state = 'parked'
@@ -29,4 +30,8 @@ with recursive found (queue, reason) as (
     )
     from found as f where f.reason is not null
 )
-select queue, reason from found where reason is not null;
+select f.queue, f.reason, case when :counting::boolean then (
+    select count(*) from headrace_jobs as j
+    where j.queue = f.queue and left(j.reason, 200) = f.reason and j.state = 'parked'
+) end
+from found as f where f.reason is not null;

@@ -1,10 +1,11 @@
 -- Purpose: why jobs of one or more queues are parked; the cost does not grow with the number of jobs.
 --
 -- KEYS: per queue the queue's (see library.lua). Touched: jobs state parked parked_for.
--- ARGV: 1 to take the entries as they are or 0, how many queues.
--- Answer: per queue the reasons, or nil where its entries must be mended before (see mend_parked.lua).
+-- ARGV: 1 to take the entries as they are or 0, 1 to count the jobs of each reason or 0, how many queues.
+-- Answer: per queue its reasons, each with its number of jobs or nil; or nil where its entries must be mended before (see
+--   mend_parked.lua).
 
-local strict = ARGV[1] == '0'
+local strict, counting = ARGV[1] == '0', ARGV[2] == '1'
 
 -- From the first entry of a reason right behind the last one.
 local function reasons(queue)
@@ -19,7 +20,8 @@ local function reasons(queue)
     end
     local head, id = parts_of(entry)
     if head and entry == entry_of(queue, id) then
-      found[#found + 1] = sub(head, 5)
+      local jobs = counting and call('ZLEXCOUNT', queue.parked_for, '[' .. entry, '(' .. head .. ':')
+      found[#found + 1] = {sub(head, 5), jobs}
       from = '(' .. head .. ':'
     elseif strict then
       return false
@@ -30,7 +32,7 @@ local function reasons(queue)
 end
 
 local answers = {}
-for i = 1, tonumber(ARGV[2]) do
+for i = 1, tonumber(ARGV[3]) do
   answers[i] = reasons(queue_at(i - 1))
 end
 return answers

@@ -9,7 +9,8 @@ update headrace_jobs set state = 'ready' where place in (
 returning 1;
 
 -- name: look
--- The least reason of each queue, then always the next greater one: one look into the index for each.
+-- The least reason of each queue, then always the next greater one: one look into the index for each. Its jobs are counted
+-- there, and only where that is asked for.
 with recursive found (queue, reason) as (
     select q.value, (select min(j.reason) from headrace_jobs as j where j.queue = q.value and j.state = 'parked')
     from json_each(:queues) as q
@@ -20,4 +21,7 @@ with recursive found (queue, reason) as (
     )
     from found as f where f.reason is not null
 )
-select queue, cast(reason as blob) from found where typeof(reason) = 'text';
+select f.queue, cast(f.reason as blob), case when :counting then (
+    select count(*) from headrace_jobs as j where j.queue = f.queue and j.reason = f.reason and j.state = 'parked'
+) end
+from found as f where typeof(f.reason) = 'text';
