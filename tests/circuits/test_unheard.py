@@ -11,12 +11,13 @@ from headrace.core.circuit import ReportCalls, Result
 from headrace.core.circuit_policy import CircuitPolicy
 from headrace.core.operations import Operation
 from headrace.core.registers import Amend
+from headrace.core.trail import Trail, encode
 from headrace.errors import StoreFull
 from headrace.worker import Worker, WorkerOptions
 from headrace.worker.unheard import Unheard
 from tests.public.drivers import WatchedDriver
 from tests.waiting import await_until
-from tests.worker.working import state_of, virtually, working
+from tests.worker.working import KEEP, ended, state_of, virtually, working, working_virtually
 
 R = TypeVar("R")
 
@@ -110,6 +111,35 @@ def test_a_burst_is_not_over_while_a_job_waits_for_an_answer() -> None:
         return calls
 
     assert virtually(main) == [0, 1, 2]
+
+
+def test_a_suspect_waits_for_them_too_and_then_runs_alone() -> None:
+    async def main(app: Headrace) -> float:
+        driver = SlowToJudge()
+        driver.inner, app.driver = app.driver, driver
+        app.circuit("smtp", window=10, minimum=10)
+        loop = asyncio.get_running_loop()
+
+        @app.task(circuit="smtp", retry=1)
+        async def mail(number: int) -> None:
+            raise ConnectionError
+
+        @app.task(keep=KEEP)
+        async def other() -> None: ...
+
+        async with working_virtually(app, concurrency=2) as worker:
+            await mail.aenqueue(0)
+            await await_until(lambda: driver.asked)
+            await mail.aenqueue(1)
+            await await_until(lambda: worker.executor.waiting == 1)
+            suspect = await other.aenqueue()
+            driver.inner.model.jobs[suspect.id].trail = encode(Trail(crashes=2))
+            asked = loop.time()
+            loop.call_later(2, driver.judging.set)
+            await ended(app, suspect.id, "succeeded")
+            return round(loop.time() - asked)
+
+    assert virtually(main) == 2
 
 
 async def test_an_answer_that_cannot_be_logged_is_an_answer() -> None:

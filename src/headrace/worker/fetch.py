@@ -202,7 +202,8 @@ class Fetcher:
         """Whether everything else has ended, been reported, and left no thread behind."""
 
         async def empty() -> None:
-            await self._executor.quiet()
+            self._executor.want_room(0)  # nor may a job wait for a slot
+            await self._executor.room()
             await self._settler.drained()
 
         async def empty_in_time() -> None:
