@@ -35,8 +35,9 @@ class ParkedFor(msgspec.Struct, frozen=True, order=True):
 class LookParked(msgspec.Struct, Operation["list[ParkedFor]"], frozen=True):
     """Why jobs of these queues are parked: each queue and reason once, sorted. Costs nothing per job.
 
-    `counting`: also how many there are for each, which reads no job but may cost something for each of them: on SQL
-    databases its entry in an index.
+    `counting`: also how many there are for each, without a list of them. On SQL databases that is a step along an index
+    for each job. While a version that knows nothing of reasons works on the same store, the numbers may be off by jobs
+    that it has parked or cancelled.
     """
 
     writes = False
