@@ -70,6 +70,25 @@ async def test_no_call_begins_while_its_circuit_may_be_about_to_open_but_others_
         assert worker.executor.waiting == 0
 
 
+async def test_what_an_operator_keeps_closed_holds_nobody_up() -> None:
+    app = Headrace("memory://")
+    app.driver = driver = SlowToJudge()
+    smtp = app.circuit("smtp", window=10, minimum=10)
+    calls: list[int] = []
+
+    @app.task(circuit=smtp, retry=1)
+    async def mail(number: int) -> None:
+        calls.append(number)
+        raise ConnectionError
+
+    await smtp.aforce_close("maintenance is over")
+    await mail.aenqueue_many({"number": number} for number in range(3))
+    async with working(app, concurrency=1):
+        await await_until(lambda: len(calls) == 3)
+        assert driver.asked == 1
+        driver.judging.set()
+
+
 async def test_what_waits_for_an_answer_is_given_back_where_the_worker_ends() -> None:
     app = Headrace("memory://")
     app.driver = driver = SlowToJudge()

@@ -84,7 +84,9 @@ class Gates:
         one = work.gate
         if one is None or one.gate.circuit is None or one.gate.policy is None or one.is_probe:
             return False
-        return self._unheard.alarms(one.gate.circuit, one.gate.policy)
+        known = self.standings.get(one.gate.circuit)
+        opens = known is None or known.standing.state != "forced_closed"
+        return opens and self._unheard.alarms(one.gate.circuit, one.gate.policy)
 
     def begin(self, work: Work) -> None:
         """Its handler starts now."""
