@@ -38,7 +38,7 @@ class Heads:
         self._claims.update(claims)
 
     def was_claimed(self, id: bytes, token: int) -> bool:
-        """Whether this process remembers that claim; it does so once."""
+        """Whether this process remembers that claim; it is forgotten with that."""
         return self._claims.pop(id, None) == token
 
     def passed(self, worker: str) -> Collection[str]:

@@ -66,12 +66,11 @@ def _finish_or_settle(
 
     With the answers, the moment where tombstones were left.
     """
+    known = [outcome for outcome in some if heads.was_claimed(raw(outcome.id), outcome.token)]
     done: set[str] = set()
     now: int | None = None
     if len({outcome.id for outcome in some}) == len(some):
-        plain = [
-            outcome for outcome in some if _is_plain(outcome) and heads.was_claimed(raw(outcome.id), outcome.token)
-        ]
+        plain = [outcome for outcome in known if _is_plain(outcome)]
         now = (yield from _finish(plain, override)) if plain else None
         if now is not None:
             done.update(outcome.id for outcome in plain)
