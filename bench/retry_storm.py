@@ -145,7 +145,7 @@ class Headrace(FixedIntervals):
     def end(self, job: Job, call: str, generation: int, *, good: bool) -> None:
         """The circuit is told, and a failed job comes back after a while of its own."""
         calls = ((call, "ok" if good else "failed"),)
-        self.amend(ReportCalls, report=f"{next(self._reports)}", generation=generation, calls=calls)
+        self.amend(ReportCalls, request=f"{next(self._reports)}", generation=generation, calls=calls)
         if not good:
             wait_s = self.backoff.wait(job.tries, 0.0, self.rng)
             job.tries += 1
