@@ -96,6 +96,20 @@ def _beside(layer: Middleware, worker: str) -> Callable[[], Awaitable[None]]:
     return run
 
 
+class Around:
+    """What middleware wants to be called instead of the handler, the first one outermost."""
+
+    def __init__(self, middleware: Sequence[Middleware]) -> None:
+        # some only listens, and then nothing is called
+        self._layers = [layer for layer in reversed(middleware) if type(layer).around is not Middleware.around]
+
+    def wrap(self, job: JobContext | None, run: Run) -> Run:
+        """`run` with all of it around."""
+        for layer in self._layers:
+            run = layer.wrap(job, run)
+        return run
+
+
 class Inside:
     """The contexts that middleware wants around handlers, the first one outermost."""
 

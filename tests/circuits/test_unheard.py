@@ -222,14 +222,16 @@ async def test_a_store_that_takes_no_reports_holds_nobody_up() -> None:
 NAMES: dict[str, Result] = {"o": "ok", "f": "failed", "s": "slow", "x": "slow_failed", "n": "none"}
 
 
-@pytest.mark.parametrize("results", ["f", "fo", "of", "ofoff", "xo", "fn", "ss", "sx", "x"])
+@pytest.mark.parametrize("results", ["f", "fo", "of", "ofoff", "xo", "fn", "ss", "sx", "x", "o" * 90 + "f" * 5])
 def test_it_alarms_where_these_calls_alone_would_open_the_circuit(results: str) -> None:
     unheard = noted(results)
     assert unheard.alarms("smtp", CircuitPolicy(failure_rate=0.5, slow_rate=1.0))
     assert not unheard.alarms("other", CircuitPolicy())
 
 
-@pytest.mark.parametrize("results", ["", "o", "n", "foo", "ofofo", "so", "sos", "xoo"])
+@pytest.mark.parametrize(
+    "results", ["", "o", "n", "foo", "ofofo", "so", "sos", "xoo", "o" * 90 + "f" * 4, "f" * 9 + "o" * 9]
+)
 def test_it_is_quiet_where_they_would_not(results: str) -> None:
     assert not noted(results).alarms("smtp", CircuitPolicy(failure_rate=0.5, slow_rate=1.0))
 

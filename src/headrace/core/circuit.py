@@ -29,7 +29,7 @@ State = Literal["closed", "open", "half_open", "forced_open", "forced_closed"]
 Result = Literal["ok", "failed", "slow", "slow_failed", "none"]
 """What a call tells of its dependency. `none`: nothing; it was not made, or its exception is ignored."""
 
-_LETTERS: dict[Result, str] = {"ok": "o", "failed": "f", "slow": "s", "slow_failed": "x"}
+LETTERS: dict[Result, str] = {"ok": "o", "failed": "f", "slow": "s", "slow_failed": "x"}
 
 
 class Transition(msgspec.Struct, frozen=True):
@@ -227,12 +227,12 @@ class ReportCalls(CircuitChange, frozen=True, kw_only=True):
 
     def _counted(self, breaker: Breaker) -> Breaker:
         if breaker.state == "closed":
-            letters = "".join(_LETTERS[result] for _, result in self.calls if result != "none")
+            letters = "".join(LETTERS[result] for _, result in self.calls if result != "none")
             return replace(breaker, window=(breaker.window + letters)[-breaker.policy.window :]) if letters else breaker
         mine = {call: result for call, result in self.calls if call in breaker.permits}
         if breaker.state != "half_open" or not mine:
             return breaker
-        letters = "".join(_LETTERS[result] for result in mine.values() if result != "none")
+        letters = "".join(LETTERS[result] for result in mine.values() if result != "none")
         left = {call: until for call, until in breaker.permits.items() if call not in mine}
         return replace(breaker, permits=left, results=breaker.results + letters)
 

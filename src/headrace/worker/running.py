@@ -14,7 +14,7 @@ from headrace.context import enter
 from headrace.core import endings
 from headrace.core.states import State
 from headrace.core.verdict import Verdict, mistaken
-from headrace.middleware import Inside
+from headrace.middleware import Around, Inside
 from headrace.worker.apart import Apart, EndedApart
 from headrace.worker.children import NoChildError
 from headrace.worker.ending import Reporter
@@ -53,6 +53,7 @@ class Runs:
         self._threads = threads
         self._apart = apart
         self._leave_slot = leave_slot
+        self._around = Around(shared.middleware)
         self._inside = Inside(shared.middleware)
 
     def run(self, work: Work) -> Coroutine[Any, Any, None]:
@@ -119,12 +120,8 @@ class Runs:
         return endings.SUCCEEDED if work.guard is None else endings.Succeeded(value)
 
     async def _with_middleware(self, work: Work, call: Callable[[], Awaitable[Any]]) -> Any:
-        run = call
-        if self._shared.options.twice:
-            run = twice(run, work)
-        for layer in reversed(self._shared.middleware):
-            run = layer.wrap(work.context, run)
-        return await run()
+        run = twice(call, work) if self._shared.options.twice else call
+        return await self._around.wrap(work.context, run)()
 
     async def _finish(self, work: Work, ending: endings.Ending) -> None:
         """Its run is over, and so is the job, unless its handler has ended that itself."""
