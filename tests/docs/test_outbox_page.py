@@ -18,7 +18,7 @@ def test_the_examples_run(number: int, tmp_path: Path) -> None:
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, ran.stderr
     if number == 0:
-        assert "mail for order 1 9.90 by web" in ran.stdout
+        assert "mail for order 1, 9.90, by web" in ran.stdout
         assert "reserve stock because of event" in ran.stdout
 
 
