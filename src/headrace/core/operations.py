@@ -101,6 +101,11 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
         if self.state is State.RUNNING:
             raise ValueError(f"the claim of job {self.id!r} cannot end in running")
 
+    @property
+    def only_parks(self) -> bool:
+        """Whether nothing is said of the job but what it waits for: of such there are many while a circuit is open."""
+        return self.state is State.PARKED and self.trail is None and not self.delay_us and self.once is None
+
 
 class Held(msgspec.Struct, frozen=True, gc=False):
     """A claim as its worker knows it."""

@@ -74,18 +74,13 @@ def _finish_or_settle(
         now = (yield from _finish(plain, override)) if plain else None
         if now is not None:
             done.update(outcome.id for outcome in plain)
-        aside = [outcome for outcome in some if _is_put_aside(outcome)]
+        aside = [outcome for outcome in some if outcome.only_parks]
         if aside and (yield from _park(aside, override)):
             done.update(outcome.id for outcome in aside)
     others = [outcome for outcome in some if outcome.id not in done]
     answers, then = (yield from _settle(others, override)) if others else ([], None)
     settled = iter(answers)
     return [outcome.id in done or next(settled) for outcome in some], then if now is None else now
-
-
-def _is_put_aside(outcome: ops.Outcome) -> bool:
-    """Whether nothing is said of such a job but what it waits for, as where a circuit is open."""
-    return outcome.state is State.PARKED and outcome.trail is None and not outcome.delay_us and outcome.once is None
 
 
 def _is_plain(outcome: ops.Outcome) -> bool:

@@ -60,7 +60,7 @@ def end_claims(
         first.setdefault((outcome.id, outcome.token), nth)
     answers = [False] * len(outcomes)
     left = [first[claim] for claim in sorted(first)]
-    for nths in batches([nth for nth in left if _is_put_aside(outcomes[nth])]):
+    for nths in batches([nth for nth in left if outcomes[nth].only_parks]):
         parked = yield from _park([outcomes[nth] for nth in nths], now)
         for matched in parked:
             answers[nths[matched - 1]] = True
@@ -77,11 +77,6 @@ def end_claims(
     if then := tuple(job for outcome in ended_by if outcome.then and outcome.state in TERMINAL for job in outcome.then):
         yield from enqueue(ops.Enqueue(then), now, promoting=promoting)
     return answers
-
-
-def _is_put_aside(outcome: ops.Outcome) -> bool:
-    """Whether nothing is said of such a job but what it waits for, as where a circuit is open."""
-    return outcome.state is State.PARKED and outcome.trail is None and not outcome.delay_us and outcome.once is None
 
 
 def _park(outcomes: Sequence[ops.Outcome], now: int | None) -> Plan[list[int]]:

@@ -117,9 +117,7 @@ def _kind(outcome: ops.Outcome) -> int:
         if outcome.once is None:
             return PLAIN
         return GUARDED if outcome.once.state == "done" else OTHER
-    # what a circuit holds back leaves everything as it is
-    leaves_all = outcome.trail is None and outcome.once is None and outcome.delay_us == 0
-    return PARKED if outcome.state is State.PARKED and leaves_all else OTHER
+    return PARKED if outcome.only_parks else OTHER
 
 
 def _groups(outcomes: tuple[ops.Outcome, ...], parked: list[int]) -> dict[tuple[str, int], list[int]]:
