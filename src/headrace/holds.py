@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from headrace.core import operations as ops
-from headrace.core.hold import REGISTERS, FreeTask, Hold, decode, reason_of, register_of
+from headrace.core.hold import REGISTERS, FreeTask, decode, reason_of, register_of
 from headrace.core.moments import aware
 from headrace.core.parking import LookParked, ParkedFor
 from headrace.core.ports import Driver
-from headrace.core.registers import Amend, LookRegisters, RegisterView
-from headrace.inquiries import PAGE, Inquiry, adrive, drive
+from headrace.core.registers import Amend
+from headrace.inquiries import Inquiry, adrive, drive, registers
 from headrace.middleware import Middleware, notice
 from headrace.sending import refuse_in_loop
 from headrace.signals import TaskFreed
@@ -96,14 +96,8 @@ class Holds:
 
 
 def _look() -> Inquiry[list[HeldTask]]:
-    holds: list[Hold] = []
-    after = ""
-    while True:
-        views: list[RegisterView] = yield LookRegisters(REGISTERS, PAGE, after)
-        holds += [hold for view in views if (hold := decode(view.body)) is not None]
-        if len(views) < PAGE:
-            break
-        after = views[-1].name
+    views = yield from registers(REGISTERS)
+    holds = [hold for view in views if (hold := decode(view.body)) is not None]
     queues: list[ops.QueueView] = yield ops.Queues()
     parked: list[ParkedFor] = yield LookParked(tuple(view.name for view in queues if view.parked))
     return [

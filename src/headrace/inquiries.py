@@ -16,6 +16,7 @@ from headrace.core.once import task_scope
 from headrace.core.once_records import LookOnce, OnceView
 from headrace.core.poll import Polling
 from headrace.core.ports import Driver
+from headrace.core.registers import LookRegisters, RegisterView
 from headrace.core.states import State
 from headrace.core.wording import near
 from headrace.drivers.system import SystemClock
@@ -30,6 +31,16 @@ Progress = Callable[[int, int], None]
 """Called with how many are done and how many there are in all (0: not known)."""
 
 PAGE = 1_000
+
+
+def registers(prefix: str) -> Inquiry[list[RegisterView]]:
+    """All whose names begin so, in the order of their names."""
+    found: list[RegisterView] = []
+    while True:
+        views: list[RegisterView] = yield LookRegisters(prefix, PAGE, found[-1].name if found else "")
+        found += views
+        if len(views) < PAGE:
+            return found
 
 
 class App(Protocol):

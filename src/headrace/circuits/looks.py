@@ -14,7 +14,7 @@ from headrace.core.circuit_policy import CircuitPolicy
 from headrace.core.moments import aware
 from headrace.core.parking import LookParked, ParkedFor
 from headrace.core.registers import LookRegisters, RegisterView
-from headrace.inquiries import PAGE, Inquiry
+from headrace.inquiries import Inquiry, registers
 
 REASON = "circuit "  # before the name, in the reason of parked jobs
 
@@ -53,13 +53,8 @@ def look(name: str, policy: CircuitPolicy | None) -> Inquiry[CircuitInfo]:
 def look_all(policies: Mapping[str, CircuitPolicy | None]) -> Inquiry[list[CircuitInfo]]:
     """Those of the code, and those that the store knows."""
     found: dict[str, bytes | None] = dict.fromkeys(policies)
-    after = ""
-    while True:
-        views: list[RegisterView] = yield LookRegisters(REGISTERS, PAGE, after)
-        found |= {view.name.removeprefix(REGISTERS): view.body for view in views}
-        if len(views) < PAGE:
-            break
-        after = views[-1].name
+    views = yield from registers(REGISTERS)
+    found |= {view.name.removeprefix(REGISTERS): view.body for view in views}
     parked = yield from _parked()
     return [_info(name, decode(found[name], policies.get(name)), parked) for name in sorted(found)]
 

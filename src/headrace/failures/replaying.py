@@ -28,7 +28,7 @@ from headrace.core.replays import (
 from headrace.core.states import State
 from headrace.errors import RepairError
 from headrace.failures.repairs import collect
-from headrace.inquiries import PAGE, Inquiry, Pause, Progress
+from headrace.inquiries import PAGE, Inquiry, Pause, Progress, registers
 
 LOOK_S = 0.5  # between two looks at the canaries
 CALL_S = 2.0  # at most so long a driver that has a pace is silent
@@ -72,14 +72,9 @@ def look(id: str) -> Inquiry[ReplayRun]:
 
 def look_all() -> Inquiry[list[ReplayRun]]:
     """All replays that are remembered, the newest first."""
-    found: list[ReplayRun] = []
-    after = ""
-    while True:
-        views: list[RegisterView] = yield LookRegisters(REGISTERS, PAGE, after)
-        found += filter(None, (decode(view.body) for view in views))
-        if len(views) < PAGE:
-            return sorted(found, key=lambda run: (run.started_us, run.id), reverse=True)
-        after = views[-1].name
+    views = yield from registers(REGISTERS)
+    found = [run for view in views if (run := decode(view.body)) is not None]
+    return sorted(found, key=lambda run: (run.started_us, run.id), reverse=True)
 
 
 def cancel(id: str, by: str) -> Inquiry[ReplayRun]:

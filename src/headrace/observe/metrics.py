@@ -21,10 +21,9 @@ from headrace.core.circuit import Breaker
 from headrace.core.circuit_policy import CircuitPolicy
 from headrace.core.parking import LookParked, ParkedFor
 from headrace.core.ports import Driver
-from headrace.core.registers import LookRegisters, RegisterView
 from headrace.drivers.system import SystemClock
 from headrace.errors import ConfigError, StoreError
-from headrace.inquiries import PAGE, Inquiry, drive
+from headrace.inquiries import Inquiry, drive, registers
 from headrace.sending import refuse_in_loop
 from headrace.task import Task
 
@@ -185,9 +184,9 @@ def _look(policies: Mapping[str, CircuitPolicy | None]) -> Inquiry[Sight]:
     with_parked = tuple(view.name for view in queues if view.parked)
     parked: list[ParkedFor] = (yield LookParked(with_parked, counting=True)) if with_parked else []
     bodies: dict[str, bytes | None] = dict.fromkeys(policies)
-    for view in (yield from _registers(circuit.REGISTERS)):
+    for view in (yield from registers(circuit.REGISTERS)):
         bodies[view.name.removeprefix(circuit.REGISTERS)] = view.body
-    holds = [hold.decode(view.body) for view in (yield from _registers(hold.REGISTERS))]
+    holds = [hold.decode(view.body) for view in (yield from registers(hold.REGISTERS))]
     return Sight(
         queues=queues,
         workers=workers,
@@ -195,15 +194,6 @@ def _look(policies: Mapping[str, CircuitPolicy | None]) -> Inquiry[Sight]:
         circuits={name: circuit.decode(bodies[name], policies.get(name)) for name in sorted(bodies)},
         held=frozenset(one.task for one in holds if one and any(version.held for version in one.versions)),
     )
-
-
-def _registers(prefix: str) -> Inquiry[list[RegisterView]]:
-    found: list[RegisterView] = []
-    while True:
-        views: list[RegisterView] = yield LookRegisters(prefix, PAGE, found[-1].name if found else "")
-        found += views
-        if len(views) < PAGE:
-            return found
 
 
 # -- the answers
