@@ -183,14 +183,24 @@ class Proxy:
 
     async def _answers(self, reader: asyncio.StreamReader, link: _Link) -> None:
         while data := await self._read(reader, link):
-            if (
-                link.doomed or _struck(self._unheard, data) is not None
-            ):  # an answer exists, so the server has carried the request out
+            if link.doomed or _struck(self._unheard, data) is not None:
                 self.dropped += 1
-                link.reset()
+                await self._lose(reader, link)
                 return
             link.client.write(data)
         link.client.close()
+
+    async def _lose(self, answers: asyncio.StreamReader, link: _Link) -> None:
+        """Reset a connection when the server has carried out all it was asked for.
+
+        Statements that travel together are answered one by one: the first answer does not tell that all were carried
+        out. The server hears that nothing more will come, finishes, and hangs up.
+        """
+        with contextlib.suppress(OSError):
+            link.server.write_eof()
+            while await answers.read(65536):
+                pass
+        link.reset()
 
     async def _read(self, reader: asyncio.StreamReader, link: _Link) -> bytes:
         """The next chunk that is to go on; empty when the connection is over."""
