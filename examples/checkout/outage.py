@@ -10,10 +10,12 @@ from dataclasses import replace
 
 from headrace.errors import StoreError
 
-from .director import Director
+from .customers import Purchase
+from .director import SKUS, Director
 from .evidence import Evidence, MailOutage, Step
 
 LASTS = 4.0  # seconds, or longer, until probes have tried
+FIRST, LATER = 5, 3  # orders: half of the circuit's window opens it, whoever has ordered before; then mails must wait
 
 
 class OutageScenes(Director):
@@ -26,7 +28,9 @@ class OutageScenes(Director):
         self.stage.note("the mail server answers 421 to everything; orders go on")
         before, began = self.cast.done(), time.time()
         self.cast.mail.busy = True
+        self._order(FIRST)
         self.wait_for("the circuit around it opens: mails wait", lambda: self._times("open") >= 1, 15)
+        self._order(LATER)
         self.wait_for("the pager rings for it", lambda: self.cast.pager.rang_for("circuit-opened"), 10)
         self.wait_for("two probes have found it as bad as before", lambda: self._times("open") >= 2, 15)
         self.until(lambda: time.time() >= began + LASTS and self._flows_on(before), LASTS + 20)
@@ -48,6 +52,11 @@ class OutageScenes(Director):
             meanwhile={what: after[what] - before[what] for what in after},
         )
         threading.Thread(target=self._note_when_drained, args=(self.outage,), daemon=True).start()
+
+    def _order(self, count: int) -> None:
+        """Beside those who come anyway: on a slow machine they may all have been here before the outage."""
+        for _ in range(count):
+            self.cast.customers.buy(Purchase.of(SKUS[1]))
 
     def _flows_on(self, before: Mapping[str, int]) -> bool:
         """Whether orders have come in since, and most of what follows an order has been done."""

@@ -33,7 +33,7 @@ class Reporter:
 
     def end(self, work: Work, ending: endings.Ending) -> None:
         """Conclude and report it."""
-        self._shared.gates.note(work, ending)
+        self._shared.gates.feedback.note(work, ending)
         outcome = self.conclude(work, ending)
         said = "" if outcome.state is State.SUCCEEDED else settle.said(ending, self._shared.policy(work))
         self.report(work, outcome, said)

@@ -1,44 +1,39 @@
 """The gates before the handlers: circuits and retry budgets, asked about for all jobs of a claim together.
 
 What is known of a circuit is kept for a moment, so that a closed one costs nothing and jobs of an open one are put
-aside without a question. What became of the calls is reported beside the settling, not with it: the reports of many
-workers meet in one register, and no job shall wait for that.
+aside without a question. What became of the calls is told by `feedback`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-from msgspec.structs import replace
 
 from headrace.circuits import Circuit, CircuitOptions, QueueOptions, check_circuits
 from headrace.circuits.looks import REASON
 from headrace.circuits.standings import CLOSED_S, Standings, change
 from headrace.core import budget, codec, endings, trail
-from headrace.core.circuit import REGISTERS, AskCircuit, ReportCalls, Result, Standing, Transition
-from headrace.core.circuit_policy import MOST, CircuitPolicy
-from headrace.core.registers import Amend, Change
+from headrace.core.circuit import Standing, Transition
+from headrace.core.registers import Amend
 from headrace.errors import StoreFull, UnreadableEnvelope
 from headrace.middleware import notice
 from headrace.task import Task
+from headrace.worker.feedback import Feedback
+from headrace.worker.gate_requests import GateRequests
 from headrace.worker.passes import Gate, Pass
 from headrace.worker.retrying import Backoff, until_answered
 from headrace.worker.shared import Shared
 from headrace.worker.table import Work
-from headrace.worker.unheard import Unheard
 
 logger = logging.getLogger("headrace.worker")
 
-GATHER_S = 0.05  # good news of a closed circuit may wait so long for more
 RENEWALS = 3  # of a probe's permit within its lease
 
 
 class Gates:
-    """Lets claimed jobs pass or holds them back, and reports what became of them."""
+    """Lets claimed jobs pass or holds them back."""
 
     def __init__(self, shared: Shared, circuits: Mapping[str, Circuit], queues: Mapping[str, QueueOptions]) -> None:
         """Raises `ConfigError` where a task names a circuit that is not there."""
@@ -50,17 +45,8 @@ class Gates:
         self._backoff = Backoff(shared.rng)
         self._passed = asyncio.Event()  # jobs with a circuit, some of which may not have begun yet
         self.standings = Standings(shared.monotonic, self._changed)
-        self.answered: Callable[[], object] = lambda: None  # called when jobs may begin that `in_doubt` held up
-        # -- what is to be reported
-        self._unheard = Unheard()
-        self._calls: dict[tuple[str, int], deque[tuple[Pass, Result]]] = {}
-        self._firsts: Counter[str] = Counter()
-        self._unused: Counter[str] = Counter()
-        self._budgets: dict[str, budget.RetryBudget] = {}
-        self._requests = 0
-        self._prefix = f"{shared.rng.getrandbits(40):x}-"
-        self._work, self._hurry, self._idle = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._idle.set()
+        self.requests = GateRequests(shared, circuits)
+        self.feedback = Feedback(shared, self.requests, self.standings)
 
     # -- before a job runs
 
@@ -86,7 +72,7 @@ class Gates:
             return False
         known = self.standings.get(one.gate.circuit)
         opens = known is None or known.standing.state != "forced_closed"
-        return opens and self._unheard.alarms(one.gate.circuit, one.gate.policy)
+        return opens and self.feedback.alarms(one.gate.circuit, one.gate.policy)
 
     def begin(self, work: Work) -> None:
         """Its handler starts now."""
@@ -121,7 +107,6 @@ class Gates:
         of_queue = self._queues.get(queue, QueueOptions())
         budgets[f"{budget.REGISTERS}queue:{queue}"] = of_queue.retry_budget
         found = {register: one for register, one in budgets.items() if one is not None}
-        self._budgets |= found
         if name is None and not found:
             return None
         return Gate(name, None if circuit is None else circuit.policy, options, found)
@@ -157,8 +142,11 @@ class Gates:
         return known.standing if known.lets_all_in(now) else None
 
     async def _ask(self, asking: dict[str, list[Pass]], retrying: dict[str, list[Pass]]) -> None:
-        questions = [self._question(name, passes) for name, passes in asking.items()]
-        spending = [self._spending(register, retries=len(passes)) for register, passes in retrying.items()]
+        questions = [self.requests.ask(name, passes) for name, passes in asking.items()]
+        spending = [
+            self.requests.ask_for_retries(register, passes[0].gate.budgets[register], passes)
+            for register, passes in retrying.items()
+        ]
         sent = self._shared.monotonic()
         try:
             answers = await self._answers(Amend((*questions, *spending)))
@@ -181,7 +169,7 @@ class Gates:
             self._grant(register, passes, granted)
 
     async def _answers(self, amend: Amend) -> list[Any]:
-        """None when the worker ends before there are any: the jobs are held, and wait until the store is back."""
+        """Empty when the worker ends before there are any: the jobs are held, and wait until the store is back."""
         while not self._shared.stopping:
             try:
                 answers = await self._shared.driver.arun(amend)
@@ -196,39 +184,14 @@ class Gates:
 
     def _grant(self, register: str, passes: Sequence[Pass], granted: int) -> None:
         """Retries go to those that their circuit has let in; what is left over is given back."""
+        of_register = passes[0].gate.budgets[register]
         let_in = [one for one in passes if one.refusal is None]
         for one in let_in[:granted]:
             one.granted.add(register)
         for one in let_in[granted:]:
-            one.refusal = endings.OverBudget(self._budgets[register].window_us)
+            one.refusal = endings.OverBudget(of_register.window_us)
         if granted > len(let_in):
-            self._unused[register] += granted - len(let_in)
-            self._note_work(hurry=False)
-
-    def _question(self, name: str, passes: Sequence[Pass]) -> AskCircuit:
-        return AskCircuit(
-            register=REGISTERS + name,
-            by=self._shared.id,
-            policy=passes[0].gate.policy,
-            request=self.request(),
-            calls=tuple(one.call for one in passes),
-            lease_us=self._shared.lease_us,
-        )
-
-    def _spending(self, register: str, *, retries: int = 0, firsts: int = 0, unused: int = 0) -> budget.SpendRetries:
-        return budget.SpendRetries(
-            register=register,
-            request=self.request(),
-            budget=self._budgets[register],
-            retries=retries,
-            firsts=firsts,
-            unused=unused,
-        )
-
-    def request(self) -> str:
-        """An id that no other request has."""
-        self._requests += 1
-        return f"{self._prefix}{self._requests:x}"
+            self.feedback.note_unused(register, of_register, granted - len(let_in))
 
     # -- while jobs wait for a slot, a thread or a child process
 
@@ -241,131 +204,17 @@ class Gates:
             await self._passed.wait()
             self._passed.clear()
             await asyncio.sleep(CLOSED_S)
-            waiting = self._waiting()
-            if waiting:
+            names = self._awaited()
+            if names:
                 self._passed.set()
-                await self._look(waiting)
+                await self._learn(
+                    Amend(tuple(self.requests.ask(name, ()) for name in names)), names, "looking at circuits"
+                )
 
-    def _waiting(self) -> dict[str, list[Pass]]:
-        """Those that may begin as far as is known, by circuit. A probe that waits is kept by `keep_probes`."""
-        found: dict[str, list[Pass]] = {}
-        for work in self._shared.table.works():
-            one = work.gate
-            if one is not None and one.may_begin and not work.ended:
-                found.setdefault(str(one.gate.circuit), []).append(one)
-        return found
-
-    async def _look(self, waiting: Mapping[str, Sequence[Pass]]) -> None:
-        # without calls, a question admits nobody, and takes no part of a pace
-        amend = Amend(tuple(replace(self._question(name, passes), calls=()) for name, passes in waiting.items()))
-        await self._learn(amend, list(waiting), "looking at circuits")
-
-    # -- after it has run
-
-    def note(self, work: Work, ending: endings.Ending) -> None:
-        """What became of it, the first time that this is known. From the loop's thread."""
-        one = work.gate
-        if one is None or one.noted:
-            return
-        one.noted = True
-        result = one.result(ending, self._shared.monotonic())
-        name, generation = one.gate.circuit, one.generation
-        if name is not None and generation is not None and (one.is_probe or result != "none"):
-            calls = self._calls.get((name, generation))
-            if calls is None:
-                most = MOST if one.gate.policy is None else max(one.gate.policy.window, one.gate.policy.probes)
-                calls = self._calls[name, generation] = deque(maxlen=most)
-            calls.append((one, result))
-            self._unheard.note(name, result)
-            self._note_work(hurry=one.is_probe or result != "ok")
-        if one.gate.budgets:
-            self._note_spending(one, made=one.was_made(ending))
-
-    def _note_spending(self, one: Pass, *, made: bool) -> None:
-        if made and not one.is_retry:
-            self._firsts.update(one.gate.budgets.keys())
-        elif not made:
-            self._unused.update(one.granted)
-        self._note_work(hurry=False)
-
-    def _note_work(self, *, hurry: bool) -> None:
-        if not self._work.is_set():
-            self._work.set()
-            self._idle.clear()
-        if hurry:
-            self._hurry.set()
-
-    async def report(self) -> None:
-        """Until cancelled: whatever was noted while the last report was under way goes with the next."""
-        while True:
-            await self._work.wait()
-            await self._gather()
-            changes, names = self._reports()
-            if changes:
-                await self._tell(Amend(changes), names)
-            if not self._work.is_set():
-                self._idle.set()
-
-    async def _gather(self) -> None:
-        try:
-            async with asyncio.timeout(GATHER_S):
-                await self._hurry.wait()
-        except TimeoutError:
-            return
-
-    def _reports(self) -> tuple[tuple[Change, ...], list[str]]:
-        """What has been noted, and the circuits that the first ones are about."""
-        self._work.clear()
-        self._hurry.clear()
-        self._unheard.send()
-        calls, self._calls = self._calls, {}
-        firsts, self._firsts = self._firsts, Counter()
-        unused, self._unused = self._unused, Counter()
-        changes: list[Change] = [self._report(*key, made) for key, made in calls.items()]
-        changes += [
-            self._spending(register, firsts=firsts[register], unused=unused[register])
-            for register in dict.fromkeys((*firsts, *unused))
-        ]
-        return tuple(changes), [name for name, _ in calls]
-
-    def _report(self, name: str, generation: int, calls: Iterable[tuple[Pass, Result]]) -> ReportCalls:
-        return ReportCalls(
-            register=REGISTERS + name,
-            by=self._shared.id,
-            policy=self.policy(name),
-            request=self.request(),
-            generation=generation,
-            calls=tuple((one.call, result) for one, result in calls),
-        )
-
-    def policy(self, name: str) -> CircuitPolicy | None:
-        """When that circuit opens and closes. None: as the store says."""
-        circuit = self._circuits.get(name)
-        return None if circuit is None else circuit.policy
-
-    async def _tell(self, amend: Amend, names: Sequence[str]) -> None:
-        sent = self._shared.monotonic()
-        backoff = Backoff(self._shared.rng)
-        answers = await until_answered(lambda: self._attempt(amend), backoff, "reporting to circuits")
-        try:
-            for name, standing in zip(names, answers, strict=False):
-                self.standings.learn(name, standing, sent)
-        finally:  # a filter of the application's may raise, and no other report may come for those that wait
-            self._unheard.answered()
-            self.answered()
-
-    async def _attempt(self, amend: Amend) -> list[Any]:
-        try:
-            return await self._shared.driver.arun(amend)
-        except Exception:
-            self._unheard.failed()
-            self.answered()
-            raise
-
-    async def reported(self) -> None:
-        """Wait until everything that was noted has been reported."""
-        self._hurry.set()
-        await self._idle.wait()
+    def _awaited(self) -> list[str]:
+        """Circuits of jobs that may begin, as far as is known. A probe that waits is kept by `keep_probes`."""
+        passes = [work.gate for work in self._shared.table.works() if not work.ended]
+        return list(dict.fromkeys(str(one.gate.circuit) for one in passes if one is not None and one.may_begin))
 
     # -- probes that run on
 
@@ -379,11 +228,8 @@ class Gates:
                 if one is not None and one.is_probe and not one.noted and self._is_probing(one):
                     asking.setdefault(str(one.gate.circuit), []).append(one)
             if asking:
-                await self._extend(asking)
-
-    async def _extend(self, asking: dict[str, list[Pass]]) -> None:
-        amend = Amend(tuple(self._question(name, passes) for name, passes in asking.items()))
-        await self._learn(amend, list(asking), "extending permits")
+                questions = Amend(tuple(self.requests.ask(name, passes) for name, passes in asking.items()))
+                await self._learn(questions, list(asking), "extending permits")
 
     async def _learn(self, questions: Amend, names: Sequence[str], doing: str) -> None:
         sent, backoff = self._shared.monotonic(), Backoff(self._shared.rng)

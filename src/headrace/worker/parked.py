@@ -104,21 +104,21 @@ class OfCircuits:
     def __init__(self, shared: Shared, gates: Gates) -> None:
         self._shared = shared
         self._gates = gates
-        self._request = gates.request()
+        self._request = gates.requests.id()
 
     async def __call__(self, reasons: Sequence[str]) -> Coming:
         """Ask all circuits together."""
         names = [reason.removeprefix(REASON) for reason in reasons]
         sent = self._shared.monotonic()
         offers: list[Offer] = await self._shared.driver.arun(Amend(tuple(map(self._question, names))))
-        self._request = self._gates.request()  # not before: it is repeated where its answer is lost
+        self._request = self._gates.requests.id()  # not before: it is repeated where its answer is lost
         for name, offer in zip(names, offers, strict=True):
             self._gates.standings.learn(name, offer.standing, sent)
         counts = {reason: offer.count for reason, offer in zip(reasons, offers, strict=True)}
         return Coming(counts, min(map(_again_s, offers)), any(map(_is_recovering, offers)))
 
     def _question(self, name: str) -> OfferCalls:
-        policy = self._gates.policy(name)
+        policy = self._gates.requests.policy(name)
         return OfferCalls(register=REGISTERS + name, by=self._shared.id, policy=policy, request=self._request)
 
 

@@ -126,7 +126,7 @@ class Worker:
         self.settler = Settler(driver, self.id, shared.table, shared.rng)
         self.executor = Executor(shared, self.settler)
         self.heart = Heart(shared, answered=self.executor.resume)
-        self.gates.answered = self.executor.resume
+        self.gates.feedback.answered = self.executor.resume
         limits = Limits(shared, self.executor, self.recycle)  # refuses what can never hold, before anything is opened
         wakeup = driver.wakeup(self.id, self.options.queues)
         self.fetcher = Fetcher(
@@ -160,7 +160,7 @@ class Worker:
         """What goes on beside the claims."""
         gates, upkeep = self.gates, self.upkeep
         return (
-            *(self.settler.run, gates.report, gates.keep_probes, gates.keep_known),
+            *(self.settler.run, gates.feedback.report, gates.keep_probes, gates.keep_known),
             *(self.parked.watch, self.holds.watch),
             *(upkeep.rescue, upkeep.prune, upkeep.unhoard, limits.watch),
         )
@@ -218,7 +218,7 @@ class Worker:
         """Report what is unreported, leave the store, stop the parts."""
         if not await self._within(self.settler.drained(), FLUSH_S):
             logger.error("the store took no reports for %.0f s; unreported jobs run again after their lease", FLUSH_S)
-        elif not await self._within(self.gates.reported(), REPORTED_S):
+        elif not await self._within(self.gates.feedback.reported(), REPORTED_S):
             logger.warning("what became of the last calls through circuits is not counted: the store does not answer")
         elif self.options.burst:
             await self.upkeep.prune_last()

@@ -125,7 +125,7 @@ class Runs:
 
     async def _finish(self, work: Work, ending: endings.Ending) -> None:
         """Its run is over, and so is the job, unless its handler has ended that itself."""
-        self._shared.gates.note(work, ending)
+        self._shared.gates.feedback.note(work, ending)
         if work.close():
             self._leave_slot()
             await self._reporter.look(work, ending)
@@ -187,7 +187,7 @@ class Runs:
         Nor another job with its key, once or of a poll: one that has failed would leave the key free.
         """
         reporter = self._reporter
-        self._shared.gates.note(work, ending)
+        self._shared.gates.feedback.note(work, ending)
         self._threads.abandon(thread, replace=work.interruption != "shutdown")
         outcome = reporter.conclude(work, ending)
         if work.interruption == "shutdown" and work.forestall():
