@@ -21,6 +21,7 @@ from .report import Report, figures
 from .stage import Figures, Stage
 
 SKUS = ["espresso-cup", "teapot", "kettle", "coffee-grinder"]
+BESIDE = 30  # units of each that scenes may sell, beside the orders that arrive
 
 
 class CannotGoOn(Exception):
@@ -42,7 +43,8 @@ class Director:
         self.poison = ""
         self.relays_may_live = threading.Event()
         self.over = threading.Event()
-        self.cast = Cast(place, folder, dict.fromkeys(SKUS, orders) | {LAST_UNIT: 1, ANTIQUE: 2}, self.process_died)
+        stock = dict.fromkeys(SKUS, orders + BESIDE) | {LAST_UNIT: 1, ANTIQUE: 2}
+        self.cast = Cast(place, folder, stock, self.process_died)
         self.stage = Stage(self.figures)
 
     def run(self) -> Report:
