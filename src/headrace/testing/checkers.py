@@ -32,7 +32,17 @@ class Finished(msgspec.Struct):
 
 def check_all(finished: Finished) -> list[Violation]:
     """Every violation that the end state shows."""
-    checks = (nothing_lost, all_ended, as_recorded, no_orphans, bodies_kept, poison_convicted, one_hook, keys_free)
+    checks = (
+        nothing_lost,
+        all_ended,
+        replays_ended,
+        as_recorded,
+        no_orphans,
+        bodies_kept,
+        poison_convicted,
+        one_hook,
+        keys_free,
+    )
     return [
         Violation(finished.at_s, check.__name__.replace("_", " "), job, text)
         for check in checks
@@ -58,6 +68,12 @@ def all_ended(finished: Finished) -> Problems:
     """Once faults have stopped, everything ends."""
     for entry in finished.ledger.live():
         yield entry.new.id, f"is still {entry.state.value} (task {entry.new.task!r}, last reason {entry.reason!r})"
+
+
+def replays_ended(finished: Finished) -> Problems:
+    """So do replays, whoever drove them, as long as anybody goes on with them."""
+    for id in finished.ledger.replays.open:
+        yield "", f"the replay {id} has not ended"
 
 
 def as_recorded(finished: Finished) -> Problems:

@@ -19,6 +19,7 @@ from headrace.core.states import LIVE, TERMINAL, State
 from headrace.core.trail import Trail
 from headrace.testing.circuits import CircuitWatch
 from headrace.testing.judging import COSTLESS, counts_of, unlike_its_run, wrong_counts
+from headrace.testing.operators import ReplayWatch
 from headrace.testing.runs import Runs
 
 EMPTY = Trail()
@@ -50,6 +51,8 @@ class Entry(msgspec.Struct):
     cancel: bool = False
     reason: str = ""
     ends: int = 0
+    ended_us: int = 0  # the last time, by the store's clock
+    ended_s: float = 0.0  # and by the loop's
     replays: int = 0
     last_rescue: tuple[str, bool] = ("", False)  # from which worker, and whether it held nothing else
 
@@ -82,6 +85,7 @@ class Ledger:
         self.jobs: dict[str, Entry] = {}
         self.followers: set[str] = set()  # those that were enqueued with the end of another
         self.circuit = CircuitWatch(self.broken)
+        self.replays = ReplayWatch(self.broken, self.jobs)
         self.leases: dict[str, int] = {}
         self._given_back: dict[str, int] = {}  # reason -> parked jobs that are ready again and were not claimed yet
         self.violations: list[Violation] = []
@@ -255,6 +259,7 @@ class Ledger:
             entry.due_us = due_us
         if state in TERMINAL:
             entry.ends += 1
+            entry.ended_us, entry.ended_s = self._now_us(), self._now_s()
             entry.holds_key = entry.cancel = False
             if entry.ends > entry.replays + 1:
                 self.broken("ends once", entry.new.id, f"ended {entry.ends} times with {entry.replays} replays")
@@ -321,10 +326,11 @@ class Ledger:
         if orphan.alone != (held == 1):
             self.broken("rescue", orphan.id, f"alone is {orphan.alone}, and {orphan.worker} held {held} jobs")
 
-    # -- circuits
+    # -- circuits and other registers
 
     def _amend(self, op: Amend, answers: list[Any], now: int) -> None:
         self.circuit.amended(op, answers, self._now_s())
+        self.replays.amended(op, answers, self._now_s())
 
     def _unpark(self, op: Unpark, answer: int, now: int) -> None:
         parked = sum(
@@ -354,6 +360,7 @@ class Ledger:
         return {"cancelled"}
 
     def _replay(self, op: ops.Replay, answer: ops.Replayed, now: int) -> None:
+        self.replays.asked(op, answer)
         for id in answer.replayed:
             entry = self.jobs.get(id)
             if entry is None or entry.state is not State.FAILED:

@@ -30,6 +30,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int = 30
     polls: int = 0  # more jobs, of polls
     calls: int = 0  # more jobs, which call a service through a circuit
+    operators: int = 0  # who replay what has failed, and die in the middle of it
     down: tuple[tuple[float, float], ...] = ()  # when that service does not answer
     chaos_s: float = 60.0  # faults stop then
     patience_s: float = 400.0  # and everything has ended that much later

@@ -25,6 +25,7 @@ from headrace.testing.clock import VirtualClock
 from headrace.testing.faults import FaultyDriver, Network
 from headrace.testing.ledger import Ledger, Violation
 from headrace.testing.loop import Group, VirtualLoop
+from headrace.testing.operators import Operator
 from headrace.testing.processes import Life, Machine, SimulatedApp
 from headrace.testing.runs import Runs
 from headrace.testing.scenario import Move, Scenario
@@ -90,6 +91,7 @@ class Simulation:
         }
         self.ledger = Ledger(self.clock, self.loop.time, policies, self.runs, self._gone_dark)
         self.machines = [Machine(self, f"w{number}") for number in range(scenario.workers)]
+        self.operators = [Operator(self, number) for number in range(scenario.operators)]
         self._producing = Group("producer")
         self.producer = self._make_producer()
         self.over = False
@@ -164,6 +166,8 @@ class Simulation:
         producing = self._producing.start(self.loop, self.producer.run())
         for machine in self.machines:
             machine.start()
+        for operator in self.operators:
+            operator.start()
         for move in self.scenario.moves:
             await asyncio.sleep(max(0.0, move.at_s - self.loop.time()))
             await self._make(move)
@@ -175,7 +179,7 @@ class Simulation:
         # what was sent before may still take effect: an operator's replay, say, makes a job live again
         settled_s = self.scenario.chaos_s + self.scenario.rates.late_s
         while (
-            self.ledger.live() or not producing.done() or self.loop.time() < settled_s
+            self.ledger.live() or self.ledger.replays.open or not producing.done() or self.loop.time() < settled_s
         ) and self.loop.time() < give_up:
             await asyncio.sleep(1)
             self._check_rescues()
@@ -264,6 +268,7 @@ class Simulation:
         """End every task that is left, so that none is collected while it waits."""
         self.loop.set_exception_handler(lambda loop, context: None)
         groups = [self._producing, *(life.group for life in self.lives.values())]
+        groups += [group for operator in self.operators for group in operator.groups]
         for group in groups:
             group.revive()
         for _ in range(100):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from headrace.core import operations as ops
+from headrace.core.registers import LookRegisters
 
 
 class Event(NamedTuple):
@@ -32,6 +33,8 @@ class Event(NamedTuple):
                 return not rescued
             case ops.Prune(), ops.Pruned(failed=failed, more=more):
                 return not (failed or more)
+            case LookRegisters(), _:
+                return True
         return False
 
 
