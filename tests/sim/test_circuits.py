@@ -1,6 +1,6 @@
 """Histories with a service that is down for stretches: its circuit holds jobs back, harms none, and strands none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -12,14 +12,13 @@ from headrace.core import settle, trail
 from headrace.core.circuit import AskCircuit, Breaker
 from headrace.core.parking import Unpark
 from headrace.core.states import State
-from headrace.drivers.memory import MemoryDriver
-from headrace.stores.memory import MemoryStore, Model
+from headrace.stores.memory import Model
 from headrace.testing.circuits import OPEN_S, PROBES, REFILL, draw_stretches
 from headrace.testing.scenario import Move, Scenario
-from headrace.testing.simulator import OpenStore, Report, Simulation
 from headrace.worker.parked import Coming, OfCircuits
 from headrace.worker.passes import Pass
 from tests.contract.stores import DATABASES, open_driver
+from tests.sim.histories import found, kept
 
 CHUNK, SEEDS = 10, 40
 STORES = ("sqlite", "redis", *DATABASES)
@@ -42,26 +41,12 @@ def calm(seed: int) -> Scenario:
     return Scenario(seed=seed, workers=3, concurrency=5, jobs=20, calls=100, deadly=False, down=((10.0, 40.0),))
 
 
-def played(
-    scenario: Scenario, model: type[Model] = Model, open_store: OpenStore | None = None
-) -> tuple[Report, Simulation]:
-    """One history, and what is known of it."""
-    simulation = Simulation(scenario, open_store or (lambda clock: MemoryDriver(MemoryStore(now=clock), model())))
-    return simulation.run(), simulation
-
-
-def check(report: Report) -> None:
-    if report.violations:
-        pytest.fail(report.explain(), pytrace=False)
-
-
 @pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
 def test_a_circuit_holds_jobs_back_and_strands_none(start: int) -> None:
     """Whatever becomes of workers and of the way to the store, each job ends, and none is charged for its wait."""
     opened = probes = 0
     for seed in range(start, start + CHUNK):
-        report, simulation = played(troubled(seed))
-        check(report)
+        _, simulation = kept(troubled(seed))
         opened += simulation.ledger.circuit.opened
         probes += simulation.ledger.circuit.probes
     assert opened > CHUNK / 2
@@ -73,8 +58,7 @@ def test_after_a_circuit_has_opened_there_are_probes_only(seed: int) -> None:
     """But for what was under way: no longer than a claim and a report take. And then calls come back at a pace."""
     scenario = calm(seed)
     assert scenario.late_s < 0.3
-    report, simulation = played(scenario)
-    check(report)
+    report, simulation = kept(scenario)
     until_opened = 3 + scenario.workers * scenario.concurrency
     assert 3 <= simulation.ledger.circuit.in_vain <= until_opened + PROBES * (30 / OPEN_S + 1)
     paced_s = simulation.ledger.circuit.paced_s
@@ -87,21 +71,11 @@ def test_after_a_circuit_has_opened_there_are_probes_only(seed: int) -> None:
 @pytest.mark.parametrize("kind", STORES)
 def test_so_it_is_on_each_store(kind: str, request: pytest.FixtureRequest) -> None:
     scenario = msgspec.structs.replace(troubled(1 + STORES.index(kind)), calls=20)
-    report, _ = played(scenario, open_store=lambda clock: open_driver(kind, clock, request))
-    check(report)
+    report, _ = kept(scenario, open_store=lambda clock: open_driver(kind, clock, request))
     assert report.ended["succeeded"] > 5
 
 
 # -- each promise broken on purpose
-
-
-def found(scenarios: Iterable[Scenario], model: type[Model] = Model) -> set[str]:
-    """What the first history with a violation says."""
-    for scenario in scenarios:
-        report, _ = played(scenario, model)
-        if report.violations:
-            return {f"{one.rule}: {one.text}" for one in report.violations}
-    return set()
 
 
 class ClaimsParkedJobs(Model):
