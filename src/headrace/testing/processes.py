@@ -26,10 +26,20 @@ class SimulatedApp(Headrace):
     """An app of one simulated process: its own driver, ids that can be read, chance by the seed, virtual time."""
 
     def __init__(
-        self, driver: Driver, clock: VirtualClock, rng: Random, *, name: str, issued: set[str], scenario: Scenario
+        self,
+        driver: Driver,
+        clock: VirtualClock,
+        rng: Random,
+        *,
+        name: str,
+        issued: set[str],
+        scenario: Scenario,
+        version: int | None,
     ) -> None:
-        # many jobs are poison here, and there is no operator: a task that is held would never end
-        super().__init__("memory://", lease=scenario.lease_s, heartbeat=scenario.heartbeat_s, hold_after=None)
+        lease_s, heartbeat_s = scenario.lease_s, scenario.heartbeat_s
+        code = str(version) if version is not None and scenario.toxic else None
+        # many jobs of the other tasks are poison whatever the code: one that is held would never end
+        super().__init__("memory://", lease=lease_s, heartbeat=heartbeat_s, version=code, hold_after=None)
         self.driver = driver
         self.rng = rng
         self.clock = SimulatedClock(clock)
@@ -84,7 +94,7 @@ class Life:
 
     async def _main(self) -> str:
         simulation, scenario = self._simulation, self._simulation.scenario
-        app = simulation.app(self.id)
+        app = simulation.app(self.id, self.version)
         define(app, self, self.version, calls=scenario.calls > 0)
         app.middleware.append(
             Witness(
@@ -161,6 +171,11 @@ class Life:
         """A call of the service."""
         return self._simulation.called(job, token)
 
+    def bears(self, job: str) -> bool:
+        """A toxic job."""
+        self._simulation.holds.begins(job, self.id)
+        return self.version >= LATEST
+
 
 class Machine:
     """Starts a new process whenever the last one has ended, as a supervisor does."""
@@ -206,8 +221,8 @@ class Machine:
             case "hurry":
                 self.stop()
                 self._simulation.later(0.5, self.stop)
-            case "deploy":
-                self._version = LATEST
+            case "deploy" | "rollback":
+                self._version = LATEST if move.what == "deploy" else 1
                 self.stop()
             case _:
                 self.stop()

@@ -9,7 +9,8 @@ import msgspec
 
 from headrace.testing.faults import FaultRates
 
-What = Literal["kill", "freeze", "stop", "hurry", "deploy", "jump", "cancel", "replay", "force open", "force closed"]
+Trouble = Literal["kill", "freeze", "stop", "hurry", "deploy", "jump", "cancel", "replay"]
+What = Trouble | Literal["force open", "force closed", "rollback", "free"]
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -31,6 +32,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     polls: int = 0  # more jobs, of polls
     calls: int = 0  # more jobs, which call a service through a circuit
     operators: int = 0  # who replay what has failed, and die in the middle of it
+    toxic: int = 0  # more jobs, which kill workers of the old code until their task is held
     down: tuple[tuple[float, float], ...] = ()  # when that service does not answer
     chaos_s: float = 60.0  # faults stop then
     patience_s: float = 400.0  # and everything has ended that much later
@@ -45,13 +47,18 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     moves: tuple[Move, ...] = ()
 
     @property
+    def calm(self) -> bool:
+        """Whether every answer comes back soon, to a process that goes on."""
+        return self.rates.flawless and not self.outages and not any(move.what == "freeze" for move in self.moves)
+
+    @property
     def late_s(self) -> float:
         """How long a job may be on its way from where it is let in to its start.
 
         An answer comes back, and closed circuits are not asked about again for a moment. Where calls hang and
         processes freeze, it is what a lease bears.
         """
-        if self.rates.flawless and not self.outages and not any(move.what == "freeze" for move in self.moves):
+        if self.calm:
             return 0.2 + 2 * self.rates.delay_s
         return self.lease_s + self.rates.stall_s
 

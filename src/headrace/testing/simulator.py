@@ -23,6 +23,7 @@ from headrace.testing.checkers import Finished, check_all, ended_as
 from headrace.testing.circuits import force
 from headrace.testing.clock import VirtualClock
 from headrace.testing.faults import FaultyDriver, Network
+from headrace.testing.holds import HoldWatch, free
 from headrace.testing.ledger import Ledger, Violation
 from headrace.testing.loop import Group, VirtualLoop
 from headrace.testing.operators import Operator
@@ -90,6 +91,7 @@ class Simulation:
             for name, task in {**define(known, _NoStage(), calls=scenario.calls > 0), **known.tasks}.items()
         }
         self.ledger = Ledger(self.clock, self.loop.time, policies, self.runs, self._gone_dark)
+        self.holds = HoldWatch(self)
         self.machines = [Machine(self, f"w{number}") for number in range(scenario.workers)]
         self.operators = [Operator(self, number) for number in range(scenario.operators)]
         self._producing = Group("producer")
@@ -103,10 +105,17 @@ class Simulation:
         """A stream of its own for each part, so that one part's luck is not another's."""
         return Random(f"{self.scenario.seed} {name}")
 
-    def app(self, name: str) -> SimulatedApp:
-        """An app of a simulated process."""
-        driver = FaultyDriver(self.store, self.network, name)
-        return SimulatedApp(driver, self.clock, self.rng(name), name=name, issued=self.issued, scenario=self.scenario)
+    def app(self, name: str, version: int | None = None) -> SimulatedApp:
+        """An app of a simulated process, which runs this version of the code."""
+        return SimulatedApp(
+            FaultyDriver(self.store, self.network, name),
+            self.clock,
+            self.rng(name),
+            name=name,
+            issued=self.issued,
+            scenario=self.scenario,
+            version=version,
+        )
 
     def note(self, who: str, text: str) -> None:
         """Write a line into the trace."""
@@ -124,11 +133,13 @@ class Simulation:
             ghosts=scenario.ghosts,
             polls=scenario.polls,
             calls=scenario.calls,
+            toxic=scenario.toxic,
         )
 
     def _happened(self, sender: str, operation: ops.Operation[object], answer: object) -> None:
         self.trace.events.append(Event(self.loop.time(), sender, operation, answer))
         self.ledger.happened(operation, answer)
+        self.holds.happened(sender, operation, answer)
 
     def called(self, job: str, token: int) -> bool:
         """A job calls the service behind the circuit: whether it answers."""
@@ -185,6 +196,8 @@ class Simulation:
             self._check_rescues()
             if self.ledger.circuit.state.startswith("forced") and self.loop.time() >= settled_s:
                 await self._operate(force("closed"))
+            if str(LATEST) in self.holds.held and self.loop.time() >= settled_s:  # somebody else had killed the workers
+                await self._operate(free(f"operator {self.loop.time()}"))
             if len(self.ledger.violations) >= ENOUGH:
                 break
         await self._stop_all()
@@ -235,6 +248,8 @@ class Simulation:
                 failed = [id for id, entry in self.ledger.jobs.items() if entry.state is State.FAILED]
                 if failed:
                     await self._operate(ops.Replay(tuple(failed)))
+            case "free":
+                await self._operate(free(f"operator {self.loop.time()}"))
             case "force open":
                 await self._operate(force("forced_open"))
             case "force closed":
@@ -295,6 +310,9 @@ class _NoStage:
         raise NotImplementedError
 
     def reach(self, job: str, token: int) -> bool:
+        raise NotImplementedError
+
+    def bears(self, job: str) -> bool:
         raise NotImplementedError
 
 

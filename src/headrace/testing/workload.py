@@ -18,6 +18,7 @@ from headrace.core.unique import Unique
 from headrace.core.verdict import Cancel, Fail, Pending, RetryIn, Snooze
 from headrace.errors import StoreUnavailable
 from headrace.testing.circuits import CALL, define_call
+from headrace.testing.holds import TOXIC, define_toxic
 from headrace.testing.polls import POLL, define_poll, draw_answers
 
 QUEUES = ("high", "default", "low")
@@ -46,6 +47,10 @@ class Stage(Protocol):
 
     def reach(self, job: str, token: int) -> bool:
         """A run of the job calls the service: whether it answers."""
+        ...
+
+    def bears(self, job: str) -> bool:
+        """A run of a toxic job begins: whether this version of the code bears it."""
         ...
 
 
@@ -83,7 +88,8 @@ def define(app: Headrace, stage: Stage, version: int = LATEST, *, calls: bool = 
             keyed_to_start
         ),
     }
-    define_poll(app, act, TIMEOUT_S)  # producers place polls and calls apart from the others
+    define_poll(app, act, TIMEOUT_S)  # producers place these apart from the others
+    define_toxic(app, stage, act, TIMEOUT_S)
     if calls:
         define_call(app, stage, act, TIMEOUT_S)
     elsewhere = app if version >= LATEST else Headrace("memory://")  # a rolling deploy: this process is behind
@@ -210,12 +216,14 @@ class Producer:
         ghosts: bool,
         polls: int = 0,
         calls: int = 0,
+        toxic: int = 0,
     ) -> None:
         self._app = app
         self._rng = rng
         self._jobs = jobs
         self._polls = polls
         self._calls = calls
+        self._toxic = toxic
         self._within_s = within_s
         self._deadly = deadly
         self._ghosts = ghosts
@@ -227,6 +235,7 @@ class Producer:
         loop = asyncio.get_running_loop()
         moments = sorted(self._rng.random() * self._within_s for _ in range(self._jobs))
         sending = [loop.create_task(self._place_call()) for _ in range(self._calls)]
+        sending += [loop.create_task(self._place_toxic()) for _ in range(self._toxic)]
         for moment in moments:
             await asyncio.sleep(max(0.0, moment - loop.time()))
             sending.append(loop.create_task(self._place()))
@@ -242,6 +251,15 @@ class Producer:
         except StoreUnavailable:
             return
         self._acknowledge(job.id, steps)
+
+    async def _place_toxic(self) -> None:
+        await asyncio.sleep(self._rng.random() * self._within_s)
+        seconds = round(self._rng.random(), 3)
+        try:
+            job = await self._app.tasks[TOXIC].aenqueue(seconds=seconds)
+        except StoreUnavailable:
+            return
+        self._acknowledge(job.id, [f"ok:{seconds}"])
 
     async def _place_poll(self, number: int) -> None:
         rng = self._rng
