@@ -12,15 +12,13 @@ from headrace.core.hold import Convict, Hold, OfferHeld
 from headrace.core.operations import Outcome
 from headrace.core.registers import Changed
 from headrace.core.states import State
-from headrace.drivers.memory import MemoryDriver
-from headrace.stores.memory import MemoryStore
 from headrace.testing.holds import AFTER, TOXIC
 from headrace.testing.scenario import Move, Scenario
-from headrace.testing.simulator import OpenStore, Report, Simulation
 from headrace.worker.holds import Holds, OfHolds
 from headrace.worker.parked import Coming
 from headrace.worker.table import Work
 from tests.contract.stores import DATABASES, open_driver
+from tests.sim.histories import found, kept
 
 CHUNK, SEEDS = 10, 40
 STORES = ("sqlite", "redis", *DATABASES)
@@ -44,24 +42,12 @@ def calm(seed: int) -> Scenario:
     return msgspec.structs.replace(scenario, deadly=False, moves=(*ALL_OLD, Move(5.0, "deploy", 0, 0.0)))
 
 
-def played(scenario: Scenario, open_store: OpenStore | None = None) -> tuple[Report, Simulation]:
-    """One history, and what is known of it."""
-    simulation = Simulation(scenario, open_store or (lambda clock: MemoryDriver(MemoryStore(now=clock))))
-    return simulation.run(), simulation
-
-
-def check(report: Report) -> None:
-    if report.violations:
-        pytest.fail(report.explain(), pytrace=False)
-
-
 @pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
 def test_a_task_that_is_held_strands_no_job(start: int) -> None:
     """Whatever becomes of workers and of the way to the store, each job has ended under the latest code."""
     held = parked = 0
     for seed in range(start, start + CHUNK):
-        report, simulation = played(troubled(seed))
-        check(report)
+        _, simulation = kept(troubled(seed))
         held += bool(simulation.holds.held)
         parked += simulation.holds.parked
     assert held > CHUNK / 4
@@ -71,8 +57,7 @@ def test_a_task_that_is_held_strands_no_job(start: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_once_it_is_held_no_worker_dies_of_it_but_those_that_run_one(seed: int) -> None:
     """And those that have not looked yet. Its jobs come back at a pace: what is checked besides is the simulator's."""
-    report, simulation = played(calm(seed))
-    check(report)
+    _, simulation = kept(calm(seed))
     holds, entries = simulation.holds, simulation.ledger.jobs
     failed = {id for id, entry in entries.items() if entry.new.task == TOXIC and entry.state is State.FAILED}
     assert holds.convicted == {"1": failed}
@@ -83,20 +68,11 @@ def test_once_it_is_held_no_worker_dies_of_it_but_those_that_run_one(seed: int) 
 
 @pytest.mark.parametrize("kind", STORES)
 def test_so_it_is_on_each_store(kind: str, request: pytest.FixtureRequest) -> None:
-    report, simulation = played(calm(STORES.index(kind)), lambda clock: open_driver(kind, clock, request))
-    check(report)
+    _, simulation = kept(calm(STORES.index(kind)), lambda clock: open_driver(kind, clock, request))
     assert simulation.holds.parked > 0
 
 
 # -- each promise broken on purpose
-
-
-def found() -> list[str]:
-    """What the first history with a violation says."""
-    reports = (played(calm(seed))[0] for seed in range(3))
-    return next(
-        ([f"{one.rule}: {one.text}" for one in report.violations] for report in reports if report.violations), []
-    )
 
 
 async def gives_nothing_back(self: OfHolds, reasons: Sequence[str]) -> Coming:
@@ -141,7 +117,7 @@ def test_a_worker_that_breaks_a_promise_is_found_out(
     monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, wrong: Any, expected: str
 ) -> None:
     monkeypatch.setattr(owner, name, wrong)
-    problems = found()
+    problems = found(map(calm, range(3)))
     assert any(expected in problem for problem in problems), problems
 
 
@@ -151,5 +127,5 @@ def test_a_worker_that_does_not_ask_before_a_suspect_runs_is_found_out(monkeypat
 
     monkeypatch.setattr(Holds, "may_run", may_run)
     monkeypatch.setattr(Holds, "ending", lambda self, work: None)  # else it seldom comes to that
-    problems = found()
+    problems = found(map(calm, range(3)))
     assert any("runs alone under version 1" in problem for problem in problems), problems

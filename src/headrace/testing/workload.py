@@ -72,10 +72,7 @@ def define(app: Headrace, stage: Stage, version: int = LATEST, *, calls: bool = 
     async def keyed(key: int, steps: list[str]) -> Any:
         return await act(steps)
 
-    async def keyed_to_start(key: int, steps: list[str]) -> Any:
-        return await act(steps)
-
-    retry = Retry(max_attempts=4, backoff=Exponential(base=0.5, cap=4))
+    retry, to_start = Retry(max_attempts=4, backoff=Exponential(base=0.5, cap=4)), Unique("start-{key}", until="start")
     tasks = {
         "plain": task("plain", retry=retry),
         "high": task("high", queue="high", retry=retry),
@@ -84,9 +81,7 @@ def define(app: Headrace, stage: Stage, version: int = LATEST, *, calls: bool = 
         "frail": task("frail", retry=Retry(max_attempts=3, max_crashes=2, backoff=Fixed(0.3))),
         "kept": task("kept", keep=3600, retry=retry),
         "until end": app.task(name="until end", unique=Unique("end-{key}"), timeout=TIMEOUT_S, retry=retry)(keyed),
-        "until start": app.task(name="until start", unique=Unique("start-{key}", until="start"), timeout=TIMEOUT_S)(
-            keyed_to_start
-        ),
+        "until start": app.task(name="until start", unique=to_start, timeout=TIMEOUT_S)(keyed),
     }
     define_poll(app, act, TIMEOUT_S)  # producers place these apart from the others
     define_toxic(app, stage, act, TIMEOUT_S)
