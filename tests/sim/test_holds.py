@@ -20,7 +20,7 @@ from headrace.worker.table import Work
 from tests.contract.stores import DATABASES, open_driver
 from tests.sim.histories import found, kept
 
-CHUNK, SEEDS = 10, 40
+CHUNK, SEEDS = 10, 30
 STORES = ("sqlite", "redis", *DATABASES)
 ALL_OLD = tuple(Move(0.0, "rollback", number, 0.0) for number in range(3))
 
@@ -29,8 +29,8 @@ def troubled(seed: int) -> Scenario:
     """The seed's troubles, twelve toxic jobs, code that comes and goes, and an operator who frees their task."""
     drawn, rng = Scenario.drawn(seed), Random(f"{seed} code")
     changes = [
-        Move(rng.random() * drawn.chaos_s, rng.choice(("deploy", "rollback", "rollback", "free")), number, 0.0)
-        for number in range(rng.choice((0, 1, 3)))
+        Move(rng.random() * drawn.chaos_s, rng.choice(("deploy", "rollback", "free", "free")), number, 0.0)
+        for number in range(rng.choice((1, 3)))
     ]
     moves = sorted((*ALL_OLD, *drawn.moves, *changes), key=lambda move: move.at_s)
     return msgspec.structs.replace(drawn, jobs=4, toxic=12, lease_s=3.0, heartbeat_s=1.0, moves=tuple(moves))
@@ -54,7 +54,7 @@ def test_a_task_that_is_held_strands_no_job(start: int) -> None:
     assert parked > CHUNK
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_once_it_is_held_no_worker_dies_of_it_but_those_that_run_one(seed: int) -> None:
     """And those that have not looked yet. Its jobs come back at a pace: what is checked besides is the simulator's."""
     _, simulation = kept(calm(seed))
