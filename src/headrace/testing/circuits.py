@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from headrace.app import Headrace
 from headrace.context import current_job
 from headrace.core.backoff import Exponential
+from headrace.core.budget import RetryBudget
 from headrace.core.circuit import REGISTERS, AskCircuit, ForceCircuit, ReportCalls, Standing
 from headrace.core.registers import Amend
 from headrace.core.retry import Retry
@@ -41,10 +42,23 @@ class Caller(Protocol):
 
 
 def define_call(
-    app: Headrace, caller: Caller, act: Callable[[list[str]], Awaitable[Any]], timeout_s: float
+    app: Headrace,
+    caller: Caller,
+    act: Callable[[list[str]], Awaitable[Any]],
+    timeout_s: float,
+    budget: RetryBudget | None,
 ) -> Task[..., Any]:
     """Register the circuit and the task that calls."""
-    app.circuit(SERVICE, window=10, minimum=3, open_for=OPEN_S, probes=PROBES, refill=REFILL, record=ERRORS)
+    app.circuit(
+        SERVICE,
+        window=10,
+        minimum=3,
+        open_for=OPEN_S,
+        probes=PROBES,
+        refill=REFILL,
+        record=ERRORS,
+        retry_budget=budget,
+    )
 
     async def call(steps: list[str]) -> Any:
         job = current_job()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from headrace.core.operations import Outcome
+from headrace.core.settle import OVER_BUDGET
 from headrace.core.states import State
 from headrace.core.trail import Trail
 from headrace.testing.runs import Run
@@ -15,6 +16,7 @@ COSTLESS: dict[str, set[str]] = {  # what comes back for these reasons, and the 
     "snoozed": {"snoozes"},
     "pending": {"polls"},
     "unknown task": set(),
+    OVER_BUDGET: set(),
     "newer message": set(),
 }
 

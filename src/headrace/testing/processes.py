@@ -95,7 +95,7 @@ class Life:
     async def _main(self) -> str:
         simulation, scenario = self._simulation, self._simulation.scenario
         app = simulation.app(self.id, self.version)
-        define(app, self, self.version, calls=scenario.calls > 0)
+        define(app, self, scenario, self.version)
         app.middleware.append(
             Witness(
                 simulation.runs,

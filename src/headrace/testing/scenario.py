@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from headrace.core.budget import RetryBudget
 from headrace.testing.faults import FaultRates
 
 Trouble = Literal["kill", "freeze", "stop", "hurry", "deploy", "jump", "cancel", "replay"]
@@ -31,6 +32,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int = 30
     polls: int = 0  # more jobs, of polls
     calls: int = 0  # more jobs, which call a service through a circuit
+    retry_budget: RetryBudget | None = None  # of that circuit
     operators: int = 0  # who replay what has failed, and die in the middle of it
     toxic: int = 0  # more jobs, which kill workers of the old code until their task is held
     down: tuple[tuple[float, float], ...] = ()  # when that service does not answer

@@ -19,6 +19,7 @@ from headrace.core.states import State
 from headrace.drivers.memory import MemoryDriver
 from headrace.errors import StoreUnavailable
 from headrace.stores.memory import MemoryStore
+from headrace.testing.budgets import BudgetWatch
 from headrace.testing.checkers import Finished, check_all, ended_as
 from headrace.testing.circuits import force
 from headrace.testing.clock import VirtualClock
@@ -31,7 +32,7 @@ from headrace.testing.processes import Life, Machine, SimulatedApp
 from headrace.testing.runs import Runs
 from headrace.testing.scenario import Move, Scenario
 from headrace.testing.trace import Event, Trace
-from headrace.testing.workload import CHOSEN_IDS, LATEST, Producer, define
+from headrace.testing.workload import CHOSEN_IDS, LATEST, TIMEOUT_S, Producer, define
 
 OpenStore = Callable[[VirtualClock], Driver]
 ENOUGH = 20  # violations after which a simulation is ended
@@ -86,16 +87,15 @@ class Simulation:
         self.lives: dict[str, Life] = {}
         self.issued: set[str] = set(CHOSEN_IDS)
         known = self.app("policies")
-        policies = {
-            name: task.retry
-            for name, task in {**define(known, _NoStage(), calls=scenario.calls > 0), **known.tasks}.items()
-        }
+        tasks = {**define(known, _NoStage(), scenario), **known.tasks}
+        policies = {name: task.retry for name, task in tasks.items()}
         self.ledger = Ledger(self.clock, self.loop.time, policies, self.runs, self._gone_dark)
         self.holds = HoldWatch(self)
+        self.budget = BudgetWatch(self.ledger.broken, TIMEOUT_S)
         self.machines = [Machine(self, f"w{number}") for number in range(scenario.workers)]
         self.operators = [Operator(self, number) for number in range(scenario.operators)]
         self._producing = Group("producer")
-        self.producer = self._make_producer()
+        self.producer = Producer(self.app("producer"), _NoStage(), self.rng("workload"), scenario)
         self.over = False
         self.steps: dict[str, int] = {}  # runs of each job that came to their own end
         self._overdue: set[str] = set()
@@ -121,21 +121,6 @@ class Simulation:
         """Write a line into the trace."""
         self.trace.events.append(Event(self.loop.time(), who, text))
 
-    def _make_producer(self) -> Producer:
-        scenario = self.scenario
-        return Producer(
-            self.app("producer"),
-            _NoStage(),
-            self.rng("workload"),
-            jobs=scenario.jobs,
-            within_s=scenario.chaos_s * 0.8,
-            deadly=scenario.deadly,
-            ghosts=scenario.ghosts,
-            polls=scenario.polls,
-            calls=scenario.calls,
-            toxic=scenario.toxic,
-        )
-
     def _happened(self, sender: str, operation: ops.Operation[object], answer: object) -> None:
         self.trace.events.append(Event(self.loop.time(), sender, operation, answer))
         self.ledger.happened(operation, answer)
@@ -149,6 +134,9 @@ class Simulation:
             self.ledger.broken("open circuit", job, problem)
         down = any(start <= now_s < end for start, end in self.scenario.down)
         self.ledger.circuit.in_vain += down
+        if self.scenario.retry_budget is not None:
+            is_retry = self.ledger.jobs[job].counts.attempts > 0
+            self.budget.called(job, self.scenario.retry_budget, now_s, self.scenario.late_s, is_retry=is_retry)
         return not down
 
     def _gone_dark(self, worker: str) -> bool:

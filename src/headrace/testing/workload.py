@@ -20,6 +20,7 @@ from headrace.errors import StoreUnavailable
 from headrace.testing.circuits import CALL, define_call
 from headrace.testing.holds import TOXIC, define_toxic
 from headrace.testing.polls import POLL, define_poll, draw_answers
+from headrace.testing.scenario import Scenario
 
 QUEUES = ("high", "default", "low")
 CHOSEN_IDS = {f"{queue}-{number}" for queue in QUEUES for number in range(4)}
@@ -54,11 +55,8 @@ class Stage(Protocol):
         ...
 
 
-def define(app: Headrace, stage: Stage, version: int = LATEST, *, calls: bool = False) -> dict[str, Any]:
-    """Register the tasks as the code of `version` knows them; returns all of them, also unknown ones, by name.
-
-    `calls`: also the one that calls a service through a circuit.
-    """
+def define(app: Headrace, stage: Stage, scenario: Scenario, version: int = LATEST) -> dict[str, Any]:
+    """Register the tasks as the code of `version` knows them; returns all of them, also unknown ones, by name."""
 
     async def act(steps: list[str]) -> Any:
         return await _act(stage, steps)
@@ -85,8 +83,8 @@ def define(app: Headrace, stage: Stage, version: int = LATEST, *, calls: bool = 
     }
     define_poll(app, act, TIMEOUT_S)  # producers place these apart from the others
     define_toxic(app, stage, act, TIMEOUT_S)
-    if calls:
-        define_call(app, stage, act, TIMEOUT_S)
+    if scenario.calls:
+        define_call(app, stage, act, TIMEOUT_S, scenario.retry_budget)
     elsewhere = app if version >= LATEST else Headrace("memory://")  # a rolling deploy: this process is behind
 
     async def newer(steps: list[str]) -> Any:
@@ -199,42 +197,24 @@ class Placed(msgspec.Struct):
 class Producer:
     """Enqueues jobs at random moments, through an app of its own, and remembers what was acknowledged."""
 
-    def __init__(
-        self,
-        app: Headrace,
-        stage: Stage,
-        rng: Random,
-        *,
-        jobs: int,
-        within_s: float,
-        deadly: bool,
-        ghosts: bool,
-        polls: int = 0,
-        calls: int = 0,
-        toxic: int = 0,
-    ) -> None:
+    def __init__(self, app: Headrace, stage: Stage, rng: Random, scenario: Scenario) -> None:
         self._app = app
         self._rng = rng
-        self._jobs = jobs
-        self._polls = polls
-        self._calls = calls
-        self._toxic = toxic
-        self._within_s = within_s
-        self._deadly = deadly
-        self._ghosts = ghosts
-        self._tasks = define(app, stage, NEVER if ghosts else LATEST, calls=calls > 0)
+        self._scenario = scenario
+        self._within_s = scenario.chaos_s * 0.8
+        self._tasks = define(app, stage, scenario, NEVER if scenario.ghosts else LATEST)
         self.placed = Placed()
 
     async def run(self) -> None:
         """Place all jobs."""
         loop = asyncio.get_running_loop()
-        moments = sorted(self._rng.random() * self._within_s for _ in range(self._jobs))
-        sending = [loop.create_task(self._place_call()) for _ in range(self._calls)]
-        sending += [loop.create_task(self._place_toxic()) for _ in range(self._toxic)]
+        moments = sorted(self._rng.random() * self._within_s for _ in range(self._scenario.jobs))
+        sending = [loop.create_task(self._place_call()) for _ in range(self._scenario.calls)]
+        sending += [loop.create_task(self._place_toxic()) for _ in range(self._scenario.toxic)]
         for moment in moments:
             await asyncio.sleep(max(0.0, moment - loop.time()))
             sending.append(loop.create_task(self._place()))
-        sending += [loop.create_task(self._place_poll(number)) for number in range(self._polls)]
+        sending += [loop.create_task(self._place_poll(number)) for number in range(self._scenario.polls)]
         await asyncio.gather(*sending)
 
     async def _place_call(self) -> None:
@@ -259,7 +239,7 @@ class Producer:
     async def _place_poll(self, number: int) -> None:
         rng = self._rng
         await asyncio.sleep(rng.random() * self._within_s)
-        steps = draw_answers(rng, deadly=self._deadly)
+        steps = draw_answers(rng, deadly=self._scenario.deadly)
         try:
             job = await self._app.tasks[POLL].aenqueue(key=number // 2, steps=steps)
         except StoreUnavailable:
@@ -282,7 +262,7 @@ class Producer:
     async def _place_one(self) -> None:
         rng = self._rng
         name = rng.choice(tuple(self._tasks))
-        steps = draw_steps(rng, deadly=self._deadly)
+        steps = draw_steps(rng, deadly=self._scenario.deadly)
         arguments: dict[str, Any] = {"steps": steps}
         if name.startswith("until"):
             arguments["key"] = rng.randrange(2)
@@ -316,7 +296,7 @@ class Producer:
 
     async def _place_unreadable(self) -> None:
         id = self._app.new_id()
-        body = self._rng.choice((*UNREADABLE, TOO_NEW) if self._ghosts else UNREADABLE)
+        body = self._rng.choice((*UNREADABLE, TOO_NEW) if self._scenario.ghosts else UNREADABLE)
         self.placed.unreadable[id] = body
         await self._app.driver.arun(Enqueue((NewJob(id, "default", "plain", body),)))
         self.placed.acknowledged[id] = ["unreadable"]
