@@ -61,7 +61,7 @@ def test_once_it_is_held_no_worker_dies_of_it_but_those_that_run_one(seed: int) 
     holds, entries = simulation.holds, simulation.ledger.jobs
     failed = {id for id, entry in entries.items() if entry.new.task == TOXIC and entry.state is State.FAILED}
     assert holds.convicted == {"1": failed}
-    assert AFTER <= len(failed) < 10
+    assert AFTER <= len(failed) <= 2 * AFTER
     assert holds.parked > 20
     assert sum(count for _, count in holds.back) > 20
 

@@ -341,6 +341,38 @@ def test_whoever_finds_the_bodies_is_not_taken_for_the_murderer() -> None:
     virtually(main)
 
 
+def test_suspects_wait_while_enough_of_them_may_have_killed_their_workers() -> None:
+    """Else each worker that is started in the place of a dead one would die of the next one before anybody is found."""
+
+    async def main(site: Site) -> None:
+        app = site.app("v1")
+        await site.murders(app, 6, trail.Trail(crashes=2))
+        for _ in range(3):
+            await site.die(app)
+        async with site.working(app):
+            await work_for(120)
+        assert site.numbers() == [-1] * 3
+        assert watch(app).outcomes[State.FAILED, "crashed"] == 3
+        assert await counted(app, State.PARKED) == 3
+
+    virtually(main)
+
+
+def test_suspects_that_do_no_harm_follow_one_another() -> None:
+    async def main(site: Site) -> None:
+        app = site.app("v1", hold_after=1)
+        await app.tasks["deadly"].aenqueue_many([{"number": number} for number in range(5)])
+        claimed = await app.driver.arun(ops.Claim("dead", 1, ("default",), 5, 1))
+        suspect = trail.encode(trail.Trail(crashes=2))
+        outcomes = (ops.Outcome(job.id, job.queue, job.token, State.READY, trail=suspect) for job in claimed.jobs)
+        await app.driver.arun(ops.Settle("dead", tuple(outcomes)))
+        async with site.working(app):
+            await work_for(5)
+        assert sorted(site.numbers()) == list(range(5))
+
+    virtually(main)
+
+
 async def test_child_processes_that_die_have_their_task_held_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

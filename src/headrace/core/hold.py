@@ -43,17 +43,29 @@ class Suspicion(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Hold(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The content of a task's register. `runs`: under which version a suspect ran last, by its id."""
+    """The content of a task's register.
+
+    `runs`: under which version a suspect ran last, by its id. `began`: when, of those whose end is not known.
+    """
 
     task: str
     versions: tuple[Suspicion, ...] = ()
     runs: dict[str, str] = {}
+    began: dict[str, int] = {}
     freed_by: str = ""  # the last one who freed it, and what that was
     freed: tuple[str, ...] = ()
 
     def under(self, version: str) -> Suspicion:
         """What is known under a version."""
         return next((one for one in self.versions if one.version == version), Suspicion(version))
+
+    def under_way(self, version: str, since_us: int) -> list[str]:
+        """Suspects that have begun under a version since then, and may have killed their workers already."""
+        return [job for job, at in self.began.items() if at > since_us and self.runs.get(job) == version]
+
+    def without(self, job: str) -> Hold:
+        """A suspect is no longer under way."""
+        return replace(self, began={other: at for other, at in self.began.items() if other != job})
 
     def with_one(self, suspicion: Suspicion) -> Hold:
         """Put in the place of what was known under its version; of the others, the oldest are dropped."""
@@ -94,21 +106,49 @@ class HoldChange(Change, frozen=True, kw_only=True):
 class NoteRun(HoldChange, frozen=True, kw_only=True):
     """A suspect is about to run alone under this version. Should that kill the worker, the others know what did it.
 
-    Else the first worker of a new version that finds the body would be taken for the murderer. The answer: may it? It
-    may not where the task is held.
+    Else the first worker of a new version that finds the body would be taken for the murderer. The answer: may it?
+    False where the task is held. None: not now, since so many are under way that their deaths would have it held; else
+    all suspects would have died before the first death is found.
     """
 
     version: str
     job: str
+    after: int = AFTER
+    within_us: int = 90 * SECOND  # by then the death of a worker is found
 
     def apply(self, body: bytes | None, now_us: int) -> Changed:
         """Of many, the newest are remembered."""
         hold = self.known(body)
-        held = hold.under(self.version).held
-        if held or hold.runs.get(self.job) == self.version:
-            return Changed(body, not held, KEEP_US)
-        runs = dict([*hold.runs.items(), (self.job, self.version)][-MOST_JOBS:])
-        return Changed(_encoder.encode(replace(hold, runs=runs)), not held, KEEP_US)
+        known = hold.under(self.version)
+        if known.held:
+            return Changed(body, answer=False, keep_us=KEEP_US)
+        under_way = hold.under_way(self.version, now_us - self.within_us)
+        if self.job in under_way:
+            return Changed(body, answer=True, keep_us=KEEP_US)
+        convicted = sum(at > now_us - WITHIN_US for at in known.jobs.values())
+        if len(under_way) >= max(1, self.after - convicted):
+            return Changed(body, None, KEEP_US)
+        others = {job: at for job, at in hold.began.items() if at > now_us - self.within_us}
+        runs = {job: version for job, version in hold.runs.items() if job != self.job}
+        noted = replace(
+            hold,
+            runs=dict([*runs.items(), (self.job, self.version)][-MOST_JOBS:]),
+            began=dict([*others.items(), (self.job, now_us)][-MOST_JOBS:]),
+        )
+        return Changed(_encoder.encode(noted), answer=True, keep_us=KEEP_US)
+
+
+class NoteEnd(HoldChange, frozen=True, kw_only=True):
+    """A suspect has ended, and its worker lives. The answer says nothing."""
+
+    job: str
+
+    def apply(self, body: bytes | None, now_us: int) -> Changed:
+        """Make room for another one."""
+        hold = self.known(body)
+        if self.job not in hold.began:
+            return Changed(body, None, KEEP_US)
+        return Changed(_encoder.encode(hold.without(self.job)), None, KEEP_US)
 
 
 class Convicted(msgspec.Struct, frozen=True):
@@ -147,7 +187,7 @@ class Convict(HoldChange, frozen=True, kw_only=True):
         now = replace(was, jobs=jobs)
         if not was.held and len(jobs) >= self.after:
             now = replace(now, held_us=max(1, now_us), held_by=self.job, tried_by="")
-        after = body if now == was else _encoder.encode(hold.with_one(now))
+        after = body if now == was else _encoder.encode(hold.without(self.job).with_one(now))
         new = now.held and now.held_by == self.job
         return Changed(after, Convicted(now.version, len(jobs), now.held, new), KEEP_US)
 
@@ -190,7 +230,8 @@ class FreeTask(HoldChange, frozen=True, kw_only=True):
         if not freed:  # what is not held goes on counting
             return Changed(body, freed, KEEP_US)
         left = tuple(one for one in hold.versions if one not in chosen)
-        return Changed(_encoder.encode(Hold(self.task, left, hold.runs, self.by, freed)), freed, KEEP_US)
+        free = Hold(self.task, left, hold.runs, freed_by=self.by, freed=freed)
+        return Changed(_encoder.encode(free), freed, KEEP_US)
 
 
 class _Pace(msgspec.Struct, frozen=True):
