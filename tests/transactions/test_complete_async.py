@@ -131,7 +131,9 @@ def test_a_run_that_ignores_the_end_of_its_worker_holds_up_no_reports(
         wait_until(lambda: ready, 30)
     assert "does not end" in caplog.text
     assert "took no reports" not in caplog.text
-    assert (state(app, job.id), told.states, orders(caller)) == ("running", [], [])
+    # the worker's farewell waits for that transaction too, and may come through when its connection is closed
+    assert state(app, job.id) in ("running", "ready")
+    assert (told.states, orders(caller)) == ([], [])
 
 
 def test_the_wrong_colour_is_refused(app: Headrace, caller: Caller, url: str) -> None:
