@@ -33,7 +33,7 @@ def troubled(seed: int) -> Scenario:
         for number in range(rng.choice((1, 3)))
     ]
     moves = sorted((*ALL_OLD, *drawn.moves, *changes), key=lambda move: move.at_s)
-    return msgspec.structs.replace(drawn, jobs=4, toxic=12, lease_s=3.0, heartbeat_s=1.0, moves=tuple(moves))
+    return msgspec.structs.replace(drawn, jobs=4, toxic=12, lease_s=5.0, heartbeat_s=1.6, moves=tuple(moves))
 
 
 def calm(seed: int) -> Scenario:
