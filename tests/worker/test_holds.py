@@ -358,6 +358,23 @@ def test_suspects_wait_while_enough_of_them_may_have_killed_their_workers() -> N
     virtually(main)
 
 
+def test_a_convicted_job_does_not_wait_for_an_empty_worker() -> None:
+    """Should the worker die of another job meanwhile, that one would share the blame for it, and it would run again."""
+
+    async def main(site: Site) -> None:
+        app = site.app("v1")
+        async with site.working(app, concurrency=2):
+            await app.tasks["deadly"].aenqueue(-1)
+            await work_for(2)
+            assert site.numbers() == [-1]  # goes on for ever
+            await site.murders(app, 1)
+            await work_for(2)
+            assert watch(app).outcomes == {(State.FAILED, "crashed"): 1}
+        assert site.numbers() == [-1]
+
+    virtually(main)
+
+
 def test_suspects_that_do_no_harm_follow_one_another() -> None:
     async def main(site: Site) -> None:
         app = site.app("v1", hold_after=1)

@@ -16,7 +16,7 @@ from headrace.core.retry import Retry
 from headrace.core.settle import is_suspect
 from headrace.core.states import TERMINAL, State
 from headrace.task import Task
-from headrace.worker.holds import LOOK_S
+from headrace.worker.holds import FOUND, LOOK_S
 
 if TYPE_CHECKING:
     from headrace.testing.simulator import Simulation
@@ -62,6 +62,7 @@ class HoldWatch:
         self.back: list[tuple[float, int]] = []  # when how many were given back
         self._ever: set[str] = set()  # versions it was held under
         self._convicts: set[str] = set()
+        self._alone: dict[str, tuple[str, float]] = {}  # suspect -> under which version it has begun, and when
         self._freed = False  # whether an operator has freed it, so that what others know may be of before
 
     def happened(self, sender: str, operation: ops.Operation[Any], answer: Any) -> None:
@@ -127,15 +128,31 @@ class HoldWatch:
 
     def begins(self, job: str, worker: str) -> None:
         """A job of the task starts. Workers look now and then whether they may; before a suspect runs, they ask."""
-        scenario, version = self._simulation.scenario, self._version_of(worker)
-        since_s = self.held.get(version)
-        if since_s is None or not scenario.calm:
+        if not self._simulation.scenario.calm:
             return
         suspect = is_suspect(self._simulation.ledger.jobs[job].counts, RETRY)
-        late_s = self._simulation.loop.time() - since_s - scenario.late_s - (0 if suspect else LOOK_S * 1.25)
+        if suspect:
+            self._begins_alone(job, worker)
+        version = self._version_of(worker)
+        known_s = self._simulation.scenario.late_s + (0 if suspect else LOOK_S * 1.25)
+        late_s = self._simulation.loop.time() - self.held.get(version, float("inf")) - known_s
         if late_s > 0:
             what = "runs alone" if suspect else "starts"
             self._broken(job, f"{what} under version {version}, {late_s:.3f} s later than {worker} can have known")
+
+    def _begins_alone(self, job: str, worker: str) -> None:
+        """Beside others, of whose ends nobody knows, but which will be found soon."""
+        scenario, now_s, version = self._simulation.scenario, self._simulation.loop.time(), self._version_of(worker)
+        found_s = FOUND * scenario.lease_s - scenario.late_s
+        others = [
+            other
+            for other, (under, at_s) in self._alone.items()
+            if other != job and under == version and now_s - at_s < found_s
+            if self._simulation.ledger.jobs[other].live and other not in self._convicts
+        ]
+        self._alone[job] = version, now_s
+        if len(others) >= AFTER:
+            self._broken(job, f"runs alone beside {', '.join(others)}, whose deaths would be enough")
 
     def _version_of(self, worker: str) -> str:
         life = self._simulation.lives.get(worker)

@@ -167,13 +167,16 @@ class Fetcher:
         """Crashes so often that the next one may convict it. The policy of an unknown task is the default one.
 
         A child process runs one job at a time, so its death convicts at once. A job that runs there is a suspect only
-        when more workers than that have died under it, which no child's death explains.
+        when more workers than that have died under it, which no child's death explains. One that is convicted already
+        runs no more, so it need not wait for an empty worker: should that die meanwhile, others would share the blame.
         """
         remembered = trail.decode(work.job.trail)
         if not remembered.crashes:
             return False
         task = self._shared.task_of(work)
         retry = Retry() if task is None else task.retry
+        if settle.is_poison(remembered, retry):
+            return False
         if task is not None and task.run_in == "process":
             return remembered.crashes >= retry.max_crashes
         return settle.is_suspect(remembered, retry)
