@@ -62,6 +62,7 @@ class HoldWatch:
         self.back: list[tuple[float, int]] = []  # when how many were given back
         self._ever: set[str] = set()  # versions it was held under
         self._convicts: set[str] = set()
+        self._rescued: set[str] = set()  # of those: the report of their end was lost with the worker that counted them
         self._alone: dict[str, tuple[str, float]] = {}  # suspect -> under which version it has begun, and when
         self._freed = False  # whether an operator has freed it, so that what others know may be of before
 
@@ -75,6 +76,8 @@ class HoldWatch:
                 for outcome, taken in zip(outcomes, answer, strict=True):
                     if taken:
                         self._was_settled(sender, outcome)
+            case ops.Rescue():
+                self._rescued |= self._convicts & {orphan.id for orphan in answer.jobs}
             case Unpark(reason=reason) if answer and is_reason(reason):
                 self._came_back(sender, reason, answer)
 
@@ -104,8 +107,7 @@ class HoldWatch:
         entry, end = self._simulation.ledger.jobs.get(outcome.id), (outcome.state, outcome.reason)
         if entry is None:
             return
-        # elsewhere the report of its end may be lost with a worker that has counted it already
-        convict = self._simulation.scenario.calm and outcome.id in self._convicts and not entry.replays
+        convict = outcome.id in self._convicts - self._rescued and not entry.replays
         if convict and outcome.state in (State.PARKED, State.SUCCEEDED):
             self._broken(outcome.id, f"is {outcome.state.value}, and was convicted of killing its workers")
         if outcome.state is State.PARKED and is_reason(outcome.reason):
