@@ -1,6 +1,5 @@
 """What a hook's job is called, and polls under ids that somebody has chosen."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -50,7 +49,7 @@ def test_a_poll_under_an_old_id_has_a_hook_of_its_own(id: str) -> None:
             async with working_virtually(app):
                 assert (await ask.using(id=id).aenqueue(n=n)).status == "new"
                 await work_for(60)
-            await asyncio.sleep(DAY_S)  # a worker that waits looks for work every second, all day long
+            await work_for(DAY_S)  # a worker that waits looks for work every second, all day long
         return results
 
     assert virtually(main) == [1, 2]
