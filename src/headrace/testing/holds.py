@@ -9,7 +9,7 @@ from headrace.app import Headrace
 from headrace.context import current_job
 from headrace.core import operations as ops
 from headrace.core.backoff import Fixed
-from headrace.core.hold import BURST, RATE, Convict, Convicted, FreeTask, is_reason, reason_of, register_of
+from headrace.core.hold import BURST, RATE, Convict, Convicted, FreeTask, NoteEnd, is_reason, reason_of, register_of
 from headrace.core.parking import Unpark
 from headrace.core.registers import Amend
 from headrace.core.retry import Retry
@@ -84,6 +84,8 @@ class HoldWatch:
     def _amended(self, change: object, told: Any) -> None:
         if isinstance(change, Convict):
             self._was_convicted(change.job, told)
+        elif isinstance(change, NoteEnd):
+            self._alone.pop(change.job, None)
         elif isinstance(change, FreeTask) and told:
             self._freed = True
             for version in told:
