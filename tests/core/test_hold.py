@@ -58,6 +58,9 @@ class Register:
     def may_run(self, job: str, version: str = "1") -> Any:
         return self.amend(NoteRun(register="r", task="t", version=version, job=job))
 
+    def end(self, job: str, *, ran: bool) -> None:
+        self.amend(NoteEnd(register="r", task="t", job=job, ran=ran))
+
     def attempt(self, version: str = "1", by: str = "w") -> Any:
         return self.amend(TryAnother(register="r", task="t", version=version, by=by))
 
@@ -116,13 +119,31 @@ def test_no_more_suspects_are_under_way_than_are_missing() -> None:
     assert register.may_run("e", "2") is True
     register.convict("a")
     assert register.may_run("d") is None  # two more deaths would be enough
-    register.amend(NoteEnd(register="r", task="t", job="b"))
+    register.end("b", ran=False)
     assert register.may_run("d") is True
     assert register.may_run("b") is None
     register.now += 90 * SECOND  # no death was found: they run on
     assert [register.may_run(job) for job in "bef"] == [True, True, None]
     register.now += HOUR
     assert [register.may_run(job) for job in "abcd"] == [True, True, True, None]
+
+
+def test_suspects_that_do_no_harm_make_room_for_more() -> None:
+    """After a power cut there may be thousands, and nothing is wrong with any; but one death, and all are careful."""
+    register = Register()
+    assert [register.may_run(job) for job in "abcd"] == [True, True, True, None]
+    for job in "abc":
+        register.end(job, ran=True)
+    assert [register.may_run(job) for job in "defghi"] == [True] * 6
+    assert register.may_run("j") is None
+    assert [register.may_run(job, "2") for job in "mnop"] == [True, True, True, None]  # of other code nothing is known
+    register.convict("d")
+    for job in "efgh":
+        register.end(job, ran=False)
+    assert [register.may_run(job) for job in "jk"] == [True, None]  # with i; two deaths more would be enough
+    register.end("j", ran=True)
+    register.now += HOUR
+    assert [register.may_run(job) for job in "klmn"] == [True, True, True, None]
 
 
 def test_another_version_is_news_once() -> None:

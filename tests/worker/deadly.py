@@ -133,6 +133,11 @@ def watch(app: Headrace) -> Watch:
     return found
 
 
+async def counted(app: Headrace, state: State) -> int:
+    """Jobs in that state."""
+    return len((await app.ajobs.list(state, limit=1000)).jobs)
+
+
 def virtually(main: Callable[[Site], Awaitable[T]]) -> T:
     site = Site()
 

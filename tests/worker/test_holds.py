@@ -13,12 +13,8 @@ from headrace.signals import TaskFreed, TaskHeld
 from headrace.stores.memory import MemoryStore
 from tests.children import jobs
 from tests.waiting import await_until
-from tests.worker.deadly import Site, SlowLooks, virtually, watch
+from tests.worker.deadly import Site, SlowLooks, counted, virtually, watch
 from tests.worker.working import ended, work_for, working
-
-
-async def counted(app: Headrace, state: State) -> int:
-    return len((await app.ajobs.list(state, limit=1000)).jobs)
 
 
 def test_the_rest_of_a_deadly_task_is_parked_and_others_flow() -> None:
@@ -206,51 +202,6 @@ def test_whoever_finds_the_bodies_is_not_taken_for_the_murderer() -> None:
         (found,) = await new.holds.alook()
         assert (found.version, len(found.jobs)) == ("v1", 3)
         assert watch(new).signals[-1] == TaskHeld("deadly", "v1", 3, f"w{site.workers}")
-
-    virtually(main)
-
-
-def test_suspects_wait_while_enough_of_them_may_have_killed_their_workers() -> None:
-    """Else each worker that is started in the place of a dead one would die of the next one before anybody is found."""
-
-    async def main(site: Site) -> None:
-        app = site.app("v1")
-        await site.murders(app, 6, trail.Trail(crashes=2))
-        for _ in range(3):
-            await site.die(app)
-        async with site.working(app):
-            await work_for(120)
-        assert site.numbers() == [-1] * 3
-        assert watch(app).outcomes[State.FAILED, "crashed"] == 3
-        assert await counted(app, State.PARKED) == 3
-
-    virtually(main)
-
-
-def test_a_convicted_job_does_not_wait_for_an_empty_worker() -> None:
-    """Should the worker die of another job meanwhile, that one would share the blame for it, and it would run again."""
-
-    async def main(site: Site) -> None:
-        app = site.app("v1")
-        async with site.working(app, concurrency=2):
-            await app.tasks["deadly"].aenqueue(-1)
-            await work_for(2)
-            assert site.numbers() == [-1]  # goes on for ever
-            await site.murders(app, 1)
-            await work_for(2)
-            assert watch(app).outcomes == {(State.FAILED, "crashed"): 1}
-        assert site.numbers() == [-1]
-
-    virtually(main)
-
-
-def test_suspects_that_do_no_harm_follow_one_another() -> None:
-    async def main(site: Site) -> None:
-        app = site.app("v1", hold_after=1)
-        await site.murders(app, 5, trail.Trail(crashes=2), number=7)
-        async with site.working(app):
-            await work_for(5)
-        assert site.numbers() == [7] * 5
 
     virtually(main)
 

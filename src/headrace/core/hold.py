@@ -42,16 +42,25 @@ class Suspicion(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.held_us > 0
 
 
+class Survived(msgspec.Struct, frozen=True):
+    """So many suspects have ended and left their workers alive, the last one at `at_us`."""
+
+    count: int
+    at_us: int
+
+
 class Hold(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of a task's register.
 
     `runs`: under which version a suspect ran last, by its id. `began`: when, of those whose end is not known.
+    `survived`: by version, since the last conviction.
     """
 
     task: str
     versions: tuple[Suspicion, ...] = ()
     runs: dict[str, str] = {}
     began: dict[str, int] = {}
+    survived: dict[str, Survived] = {}
     freed_by: str = ""  # the last one who freed it, and what that was
     freed: tuple[str, ...] = ()
 
@@ -66,6 +75,11 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True):
     def without(self, job: str) -> Hold:
         """A suspect is no longer under way."""
         return replace(self, began={other: at for other, at in self.began.items() if other != job})
+
+    def harmless(self, version: str, now_us: int) -> int:
+        """Suspects that were none, lately."""
+        known = self.survived.get(version)
+        return known.count if known is not None and known.at_us > now_us - WITHIN_US else 0
 
     def with_one(self, suspicion: Suspicion) -> Hold:
         """Put in the place of what was known under its version; of the others, the oldest are dropped."""
@@ -108,7 +122,8 @@ class NoteRun(HoldChange, frozen=True, kw_only=True):
 
     Else the first worker of a new version that finds the body would be taken for the murderer. The answer: may it?
     False where the task is held. None: not now, since so many are under way that their deaths would have it held; else
-    all suspects would have died before the first death is found.
+    all suspects would have died before the first death is found. Each that does no harm makes room for one more: after
+    a power cut there may be thousands, and nothing is wrong with any.
     """
 
     version: str
@@ -123,11 +138,12 @@ class NoteRun(HoldChange, frozen=True, kw_only=True):
         if known.held:
             return Changed(body, answer=False, keep_us=KEEP_US)
         under_way = hold.under_way(self.version, now_us - self.within_us)
-        if self.job in under_way:
-            return Changed(body, answer=True, keep_us=KEEP_US)
         convicted = sum(at > now_us - WITHIN_US for at in known.jobs.values())
-        if len(under_way) >= max(1, self.after - convicted):
+        most = max(1, self.after - convicted) + hold.harmless(self.version, now_us)
+        if self.job not in under_way and len(under_way) >= most:
             return Changed(body, None, KEEP_US)
+        if self.job in under_way and now_us - hold.began[self.job] < SECOND:  # its answer was lost
+            return Changed(body, answer=True, keep_us=KEEP_US)
         others = {job: at for job, at in hold.began.items() if at > now_us - self.within_us}
         runs = {job: version for job, version in hold.runs.items() if job != self.job}
         noted = replace(
@@ -139,16 +155,22 @@ class NoteRun(HoldChange, frozen=True, kw_only=True):
 
 
 class NoteEnd(HoldChange, frozen=True, kw_only=True):
-    """A suspect has ended, and its worker lives. The answer says nothing."""
+    """A suspect is under way no more, and its worker lives. `ran`: to its own end. The answer says nothing."""
 
     job: str
+    ran: bool
 
     def apply(self, body: bytes | None, now_us: int) -> Changed:
-        """Make room for another one."""
+        """Make room for another one, or for two."""
         hold = self.known(body)
         if self.job not in hold.began:
             return Changed(body, None, KEEP_US)
-        return Changed(_encoder.encode(hold.without(self.job)), None, KEEP_US)
+        after, version = hold.without(self.job), hold.runs.get(self.job)
+        if self.ran and version is not None:
+            others = {name: known for name, known in hold.survived.items() if name != version}
+            known = Survived(min(hold.harmless(version, now_us) + 1, MOST_JOBS), now_us)
+            after = replace(after, survived=dict([*others.items(), (version, known)][-MOST_VERSIONS:]))
+        return Changed(_encoder.encode(after), None, KEEP_US)
 
 
 class Convicted(msgspec.Struct, frozen=True):
@@ -187,7 +209,8 @@ class Convict(HoldChange, frozen=True, kw_only=True):
         now = replace(was, jobs=jobs)
         if not was.held and len(jobs) >= self.after:
             now = replace(now, held_us=max(1, now_us), held_by=self.job, tried_by="")
-        after = body if now == was else _encoder.encode(hold.without(self.job).with_one(now))
+        suspects = replace(hold.without(self.job), survived={})
+        after = body if now == was else _encoder.encode(suspects.with_one(now))
         new = now.held and now.held_by == self.job
         return Changed(after, Convicted(now.version, len(jobs), now.held, new), KEEP_US)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -64,6 +65,7 @@ class HoldWatch:
         self._convicts: set[str] = set()
         self._rescued: set[str] = set()  # of those: the report of their end was lost with the worker that counted them
         self._alone: dict[str, tuple[str, float]] = {}  # suspect -> under which version it has begun, and when
+        self._harmless = Counter[str]()  # version -> suspects that were none, since the last conviction
         self._freed = False  # whether an operator has freed it, so that what others know may be of before
 
     def happened(self, sender: str, operation: ops.Operation[Any], answer: Any) -> None:
@@ -85,7 +87,8 @@ class HoldWatch:
         if isinstance(change, Convict):
             self._was_convicted(change.job, told)
         elif isinstance(change, NoteEnd):
-            self._alone.pop(change.job, None)
+            version, _ = self._alone.pop(change.job, ("", 0.0))
+            self._harmless[version] += change.ran
         elif isinstance(change, FreeTask) and told:
             self._freed = True
             for version in told:
@@ -93,6 +96,7 @@ class HoldWatch:
                 self.convicted.pop(version, None)
 
     def _was_convicted(self, job: str, told: Convicted) -> None:
+        self._harmless.clear()
         self._convicts.add(job)
         self.convicted.setdefault(told.version, set()).add(job)
         if told.new:
@@ -157,7 +161,7 @@ class HoldWatch:
             if self._simulation.ledger.jobs[other].live and other not in self._convicts
         ]
         self._alone[job] = version, now_s
-        if len(others) >= AFTER:
+        if len(others) >= AFTER + self._harmless[version]:
             self._broken(job, f"runs alone beside {', '.join(others)}, whose deaths would be enough")
 
     def _version_of(self, worker: str) -> str:

@@ -147,11 +147,9 @@ class Fetcher:
             self._cautious = False
             self._executor.feed(works)
             return
-        # one of them, to run alone when this worker is empty; others may take the rest, or run alone elsewhere
-        kept, *others = suspects
-        self._executor.give_back(others)
-        self._executor.feed([work for work in works if work not in suspects])
-        await self._run_alone(kept)
+        apart = {work.job.id for work in suspects}
+        self._executor.feed([work for work in works if work.job.id not in apart])
+        await self._try_one(suspects)
 
     async def _let_in(self, works: list[Work]) -> list[Work]:
         """Those that pass the gates. The others end here, without waiting for a slot."""
@@ -180,6 +178,22 @@ class Fetcher:
         if task is not None and task.run_in == "process":
             return remembered.crashes >= retry.max_crashes
         return settle.is_suspect(remembered, retry)
+
+    async def _try_one(self, suspects: list[Work]) -> None:
+        """It runs alone when this worker is empty. Others may take the rest, or run alone elsewhere.
+
+        Where its task has enough of them under way already, all wait a little: no worker gets empty in vain.
+        """
+        (kept, *others), holds = suspects, self._shared.holds
+        if self._empty or await holds.may_run(kept) or holds.ending(kept) is not None or self._shared.stopping:
+            self._executor.give_back(others)
+            await self._run_alone(kept)
+            return
+        self._cautious = False
+        task = self._shared.task_of(kept)
+        for work in suspects:
+            alike = self._shared.task_of(work) is task
+            self._executor.give_back([work], delay_us=ALONE_AGAIN_US if alike else 0)
 
     async def _run_alone(self, work: Work) -> None:
         """In an otherwise empty worker, so that a crash convicts this job and no bystander (3b.5).
@@ -214,7 +228,12 @@ class Fetcher:
                 await asyncio.wait_for(empty(), ALONE_WITHIN_S)
 
         await self._shared.either(empty_in_time())
-        return not (self._executor.running or self._executor.waiting or self._executor.stuck or self._settler.pending)
+        return self._empty
+
+    @property
+    def _empty(self) -> bool:
+        executor = self._executor
+        return not (executor.running or executor.waiting or executor.stuck or self._settler.pending)
 
     async def _idle(self, claimed: Claimed, reported: int) -> None:
         """Nothing is ready. `reported`: the reports answered before that was asked."""

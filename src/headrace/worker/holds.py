@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
-from headrace.core import codec, endings, settle, trail
+from headrace.core import codec, endings, trail
 from headrace.core.hold import (
     BURST,
     RATE,
@@ -89,8 +89,6 @@ class Holds:
         task = work.task or self._task_of(work)
         if task is None or (after := self._after(task)) is None:
             return True
-        if settle.is_poison(trail.decode(work.job.trail), task.retry):
-            return True  # it does not run any more, but is convicted of what it did earlier
         note = NoteRun(
             register=register_of(task.name),
             task=task.name,
@@ -123,7 +121,8 @@ class Holds:
     def note(self, work: Work, outcome: Outcome) -> None:
         """Count a job that was convicted of killing its workers, or that did not. From the loop's thread."""
         if self._alone and (name := self._alone.pop(work.job.id, None)) is not None:
-            self._reports.append(NoteEnd(register=register_of(name), task=name, job=work.job.id))
+            ran = work.started_us is not None and outcome.reason != "released"
+            self._reports.append(NoteEnd(register=register_of(name), task=name, job=work.job.id, ran=ran))
             self._hurry.set()
         if outcome.state is not State.FAILED or outcome.reason != "crashed" or work.task is None:
             return
