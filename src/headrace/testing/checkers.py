@@ -13,7 +13,8 @@ import msgspec
 from headrace.core import operations as ops
 from headrace.core import trail
 from headrace.core.states import LIVE, TERMINAL, State
-from headrace.testing.ledger import Ledger, Violation
+from headrace.testing.entries import Violation
+from headrace.testing.ledger import Ledger
 from headrace.testing.polls import hooks_of
 from headrace.testing.workload import TOO_NEW, Placed
 

@@ -6,7 +6,7 @@ It knows no store and asks none: what it expects follows from the operations and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -18,48 +18,10 @@ from headrace.core.retry import Retry
 from headrace.core.states import LIVE, TERMINAL, State
 from headrace.core.trail import Trail
 from headrace.testing.circuits import CircuitWatch
+from headrace.testing.entries import Entry, Violation
 from headrace.testing.judging import COSTLESS, counts_of, unlike_its_run, wrong_counts
-from headrace.testing.operators import ReplayWatch
+from headrace.testing.replays import ReplayWatch
 from headrace.testing.runs import Runs
-
-EMPTY = Trail()
-
-
-class Violation(NamedTuple):
-    """A broken promise."""
-
-    at_s: float
-    rule: str
-    job: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.at_s:10.3f} s  {self.rule}: job {self.job or '-'}: {self.text}"
-
-
-class Entry(msgspec.Struct):
-    """What must be true of one job in the store, as far as operations have told."""
-
-    new: ops.NewJob
-    state: State
-    due_us: int
-    token: int = 0  # of the last claim
-    worker: str = ""
-    claim: int = 0
-    counts: Trail = EMPTY
-    holds_key: bool = False
-    cancel: bool = False
-    reason: str = ""
-    ends: int = 0
-    ended_us: int = 0  # the last time, by the store's clock
-    ended_s: float = 0.0  # and by the loop's
-    replays: int = 0
-    last_rescue: tuple[str, bool] = ("", False)  # from which worker, and whether it held nothing else
-
-    @property
-    def live(self) -> bool:
-        """Whether it has not ended."""
-        return self.state in LIVE
 
 
 class Ledger:

@@ -23,9 +23,10 @@ from headrace.testing.budgets import BudgetWatch
 from headrace.testing.checkers import Finished, check_all, ended_as
 from headrace.testing.circuits import force
 from headrace.testing.clock import VirtualClock
+from headrace.testing.entries import Violation
 from headrace.testing.faults import FaultyDriver, Network
 from headrace.testing.holds import HoldWatch, free
-from headrace.testing.ledger import Ledger, Violation
+from headrace.testing.ledger import Ledger
 from headrace.testing.loop import Group, VirtualLoop
 from headrace.testing.operators import Operator
 from headrace.testing.processes import Life, Machine, SimulatedApp
