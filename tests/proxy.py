@@ -196,10 +196,11 @@ class Proxy:
         Statements that travel together are answered one by one: the first answer does not tell that all were carried
         out. The server hears that nothing more will come, finishes, and hangs up.
         """
-        with contextlib.suppress(OSError):
-            link.server.write_eof()
-            while await answers.read(65536):
-                pass
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_ANSWER_WITHIN):
+                link.server.write_eof()
+                while await answers.read(65536):
+                    pass
         link.reset()
 
     async def _read(self, reader: asyncio.StreamReader, link: _Link) -> bytes:

@@ -12,7 +12,6 @@ from headrace.core.hold import (
     FreeTask,
     Hold,
     HoldChange,
-    NoteEnd,
     NoteRun,
     OfferHeld,
     TryAnother,
@@ -54,12 +53,6 @@ class Register:
 
     def free(self, version: str | None = None, by: str = "x") -> Any:
         return self.amend(FreeTask(register="r", task="t", version=version, by=by))
-
-    def may_run(self, job: str, version: str = "1") -> Any:
-        return self.amend(NoteRun(register="r", task="t", version=version, job=job))
-
-    def end(self, job: str, *, ran: bool) -> None:
-        self.amend(NoteEnd(register="r", task="t", job=job, ran=ran))
 
     def attempt(self, version: str = "1", by: str = "w") -> Any:
         return self.amend(TryAnother(register="r", task="t", version=version, by=by))
@@ -112,40 +105,6 @@ def test_a_job_counts_for_the_version_that_it_ran_under() -> None:
     assert register.amend(ran) == Convicted("3", 1, held=False, new=False)
 
 
-def test_no_more_suspects_are_under_way_than_are_missing() -> None:
-    """Where no worker lives long enough to find a death, all of them would run into theirs."""
-    register = Register()
-    assert [register.may_run(job) for job in "abcda"] == [True, True, True, None, True]
-    assert register.may_run("e", "2") is True
-    register.convict("a")
-    assert register.may_run("d") is None  # two more deaths would be enough
-    register.end("b", ran=False)
-    assert register.may_run("d") is True
-    assert register.may_run("b") is None
-    register.now += 90 * SECOND  # no death was found: they run on
-    assert [register.may_run(job) for job in "bef"] == [True, True, None]
-    register.now += HOUR
-    assert [register.may_run(job) for job in "abcd"] == [True, True, True, None]
-
-
-def test_suspects_that_do_no_harm_make_room_for_more() -> None:
-    """After a power cut there may be thousands, and nothing is wrong with any; but one death, and all are careful."""
-    register = Register()
-    assert [register.may_run(job) for job in "abcd"] == [True, True, True, None]
-    for job in "abc":
-        register.end(job, ran=True)
-    assert [register.may_run(job) for job in "defghi"] == [True] * 6
-    assert register.may_run("j") is None
-    assert [register.may_run(job, "2") for job in "mnop"] == [True, True, True, None]  # of other code nothing is known
-    register.convict("d")
-    for job in "efgh":
-        register.end(job, ran=False)
-    assert [register.may_run(job) for job in "jk"] == [True, None]  # with i; two deaths more would be enough
-    register.end("j", ran=True)
-    register.now += HOUR
-    assert [register.may_run(job) for job in "klmn"] == [True, True, True, None]
-
-
 def test_another_version_is_news_once() -> None:
     register = Register()
     assert register.attempt() is False
@@ -176,13 +135,12 @@ def test_an_operator_frees_one_version_or_all_and_counting_begins_anew() -> None
 def test_what_is_remembered_is_bounded() -> None:
     register = Register()
     for number in range(MOST_JOBS + 5):
-        register.amend(NoteRun(register="r", task="t", version="1", job=f"job-{number}", after=1_000))
+        register.amend(NoteRun(register="r", task="t", version="1", job=f"job-{number}"))
     for number in range(MOST_JOBS + 5):
         register.convict(f"job-{number}", after=3)
     hold = decode(register.body)
     assert hold is not None
     assert len(hold.under("1").jobs) == len(hold.runs) == MOST_JOBS
-    assert len(hold.began) <= MOST_JOBS
     for number in range(30):
         register.convict("a", f"v{number}", after=1)
     assert len(register.held()) == 20

@@ -114,6 +114,11 @@ class Site:
     async def murders(self, app: Headrace, count: int, remembered: trail.Trail = DEADLY, number: int = -1) -> list[str]:
         """Jobs that have killed their workers, and wait for their conviction."""
         jobs = await app.tasks["deadly"].aenqueue_many([{"number": number}] * count)
+        await self.kill(app, count, remembered)
+        return [job.id for job in jobs]
+
+    async def kill(self, app: Headrace, count: int, remembered: trail.Trail = DEADLY) -> None:
+        """The next jobs kill a worker."""
         self.workers += 1
         claimed = await app.driver.arun(ops.Claim(f"dead{self.workers}", 1, ("default",), count, 1))
         outcomes = tuple(
@@ -121,7 +126,6 @@ class Site:
             for job in claimed.jobs
         )
         assert await app.driver.arun(ops.Settle("the dead", outcomes)) == [True] * count
-        return [job.id for job in jobs]
 
     def numbers(self, task: str = "deadly") -> list[int]:
         return [number for _, name, number in self.ran if name == task]

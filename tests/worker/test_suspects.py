@@ -1,28 +1,24 @@
-"""Suspects: jobs whose next crash may convict them. They run alone, and not too many of a task at a time."""
+"""Suspects are jobs whose next crash may convict them: they run alone, and a conviction is counted before that."""
 
-from headrace import State
+import asyncio
+from typing import Any
+
+from headrace import Headrace, State
 from headrace.core import trail
-from tests.worker.deadly import Site, counted, virtually, watch
+from headrace.core.hold import Hold, decode
+from headrace.core.registers import Amend, LookRegisters
+from headrace.drivers.memory import MemoryDriver
+from headrace.stores.memory import MemoryStore
+from headrace.worker import Worker, WorkerOptions
+from tests.worker.deadly import Mortal, Site, SlowLooks, virtually, watch
 from tests.worker.working import work_for
 
 SUSPECT = trail.Trail(crashes=2)
 
 
-def test_suspects_wait_while_enough_of_them_may_have_killed_their_workers() -> None:
-    """Else each worker that is started in the place of a dead one would die of the next one before anybody is found."""
-
-    async def main(site: Site) -> None:
-        app = site.app("v1")
-        await site.murders(app, 6, SUSPECT)
-        for _ in range(3):
-            await site.die(app)
-        async with site.working(app):
-            await work_for(120)
-        assert site.numbers() == [-1] * 3
-        assert watch(app).outcomes[State.FAILED, "crashed"] == 3
-        assert await counted(app, State.PARKED) == 3
-
-    virtually(main)
+async def hold(app: Headrace) -> Hold | None:
+    views = await app.driver.arun(LookRegisters("hold:"))
+    return decode(views[0].body) if views else None
 
 
 def test_a_convicted_job_does_not_wait_for_an_empty_worker() -> None:
@@ -42,44 +38,63 @@ def test_a_convicted_job_does_not_wait_for_an_empty_worker() -> None:
     virtually(main)
 
 
-def test_suspects_that_do_no_harm_follow_one_another() -> None:
+def test_a_worker_that_stops_has_its_convictions_counted() -> None:
     async def main(site: Site) -> None:
         app = site.app("v1", hold_after=1)
-        await site.murders(app, 5, SUSPECT, number=7)
+        await site.murders(app, 1)
+        app.driver = SlowLooks(MemoryStore(now=site.clock), site.model)  # it looks at what is held, again and again
         async with site.working(app):
-            await work_for(5)
-        assert site.numbers() == [7] * 5
+            await work_for(0.3)
+        found = await hold(app)
+        assert found is not None
+        assert found.under("v1").held
 
     virtually(main)
 
 
-def test_no_worker_gets_empty_for_suspects_that_must_wait() -> None:
-    """Its other jobs go on, and so do others; those that must wait are not claimed again and again."""
+class SlowAndMortal(Mortal, SlowLooks):
+    """Of a process that is gone soon, while it looks at what is held."""
+
+
+def test_a_conviction_is_counted_before_a_suspect_may_kill_the_worker() -> None:
+    """Both came with one claim."""
 
     async def main(site: Site) -> None:
         app = site.app("v1", hold_after=1)
-        await site.murders(app, 1, SUSPECT)
-        await site.die(app)  # nobody knows what has become of it
-        await site.murders(app, 20, SUSPECT, number=7)
-        async with site.working(app, concurrency=4) as worker:
-            await app.tasks["deadly"].aenqueue(-2)  # goes on for ever
-            await work_for(1)
-            await app.tasks["harmless"].aenqueue_many([(number,) for number in range(50)])
-            await work_for(4)
-            assert len(site.numbers("harmless")) == 50
-            assert worker.executor.running == 1
-        assert site.numbers() == [-1, -2]
-        assert await counted(app, State.SCHEDULED) == 20
+        await site.murders(app, 2, SUSPECT)
+        await site.kill(app, 1)
+        app.driver = driver = SlowAndMortal(MemoryStore(now=site.clock), site.model)
+        worker = Worker(app, WorkerOptions(queues=("default",), grace=0.0), id="w", threaded_heart=False)
+        run = asyncio.create_task(worker.run())
+        await worker.started.wait()
+        await work_for(0.2)
+        driver.dead = True
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        assert site.numbers() == []
 
     virtually(main)
 
 
-def test_many_suspects_that_do_no_harm_are_soon_through() -> None:
+class SlowAmends(MemoryDriver):
+    """Takes its time to answer whether a suspect may run."""
+
+    async def arun(self, operation: Any) -> Any:
+        if isinstance(operation, Amend):
+            await work_for(2)
+        return await super().arun(operation)
+
+
+def test_a_worker_that_was_told_to_stop_meanwhile_runs_no_suspect() -> None:
     async def main(site: Site) -> None:
-        app = site.app("v1")
-        await site.murders(app, 200, SUSPECT, number=7)
-        async with site.working(app), site.working(site.app("v1")), site.working(site.app("v1")), site.working(app):
-            await work_for(30)
-        assert site.numbers() == [7] * 200
+        app = site.app("v1", hold_after=1)
+        (job,) = await site.murders(app, 1, SUSPECT, number=7)
+        app.driver = SlowAmends(MemoryStore(now=site.clock), site.model)
+        async with site.working(app, grace=5.0):
+            await work_for(0.5)
+        assert site.numbers() == []
+        info = await app.ajobs.get(job)
+        assert info is not None
+        assert info.state is State.READY
 
     virtually(main)

@@ -42,44 +42,18 @@ class Suspicion(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.held_us > 0
 
 
-class Survived(msgspec.Struct, frozen=True):
-    """So many suspects have ended and left their workers alive, the last one at `at_us`."""
-
-    count: int
-    at_us: int
-
-
 class Hold(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The content of a task's register.
-
-    `runs`: under which version a suspect ran last, by its id. `began`: when, of those whose end is not known.
-    `survived`: by version, since the last conviction.
-    """
+    """The content of a task's register. `runs`: under which version a suspect ran last, by its id."""
 
     task: str
     versions: tuple[Suspicion, ...] = ()
     runs: dict[str, str] = {}
-    began: dict[str, int] = {}
-    survived: dict[str, Survived] = {}
     freed_by: str = ""  # the last one who freed it, and what that was
     freed: tuple[str, ...] = ()
 
     def under(self, version: str) -> Suspicion:
         """What is known under a version."""
         return next((one for one in self.versions if one.version == version), Suspicion(version))
-
-    def under_way(self, version: str, since_us: int) -> list[str]:
-        """Suspects that have begun under a version since then, and may have killed their workers already."""
-        return [job for job, at in self.began.items() if at > since_us and self.runs.get(job) == version]
-
-    def without(self, job: str) -> Hold:
-        """A suspect is no longer under way."""
-        return replace(self, began={other: at for other, at in self.began.items() if other != job})
-
-    def harmless(self, version: str, now_us: int) -> int:
-        """Suspects that were none, lately."""
-        known = self.survived.get(version)
-        return known.count if known is not None and known.at_us > now_us - WITHIN_US else 0
 
     def with_one(self, suspicion: Suspicion) -> Hold:
         """Put in the place of what was known under its version; of the others, the oldest are dropped."""
@@ -120,57 +94,21 @@ class HoldChange(Change, frozen=True, kw_only=True):
 class NoteRun(HoldChange, frozen=True, kw_only=True):
     """A suspect is about to run alone under this version. Should that kill the worker, the others know what did it.
 
-    Else the first worker of a new version that finds the body would be taken for the murderer. The answer: may it?
-    False where the task is held. None: not now, since so many are under way that their deaths would have it held; else
-    all suspects would have died before the first death is found. Each that does no harm makes room for one more: after
-    a power cut there may be thousands, and nothing is wrong with any.
+    Else the first worker of a new version that finds the body would be taken for the murderer. The answer: may it? It
+    may not where the task is held.
     """
 
     version: str
     job: str
-    after: int = AFTER
-    within_us: int = 90 * SECOND  # by then the death of a worker is found
 
     def apply(self, body: bytes | None, now_us: int) -> Changed:
         """Of many, the newest are remembered."""
         hold = self.known(body)
-        known = hold.under(self.version)
-        if known.held:
-            return Changed(body, answer=False, keep_us=KEEP_US)
-        under_way = hold.under_way(self.version, now_us - self.within_us)
-        convicted = sum(at > now_us - WITHIN_US for at in known.jobs.values())
-        most = max(1, self.after - convicted) + hold.harmless(self.version, now_us)
-        if self.job not in under_way and len(under_way) >= most:
-            return Changed(body, None, KEEP_US)
-        if self.job in under_way and now_us - hold.began[self.job] < SECOND:  # its answer was lost
-            return Changed(body, answer=True, keep_us=KEEP_US)
-        others = {job: at for job, at in hold.began.items() if at > now_us - self.within_us}
-        runs = {job: version for job, version in hold.runs.items() if job != self.job}
-        noted = replace(
-            hold,
-            runs=dict([*runs.items(), (self.job, self.version)][-MOST_JOBS:]),
-            began=dict([*others.items(), (self.job, now_us)][-MOST_JOBS:]),
-        )
-        return Changed(_encoder.encode(noted), answer=True, keep_us=KEEP_US)
-
-
-class NoteEnd(HoldChange, frozen=True, kw_only=True):
-    """A suspect is under way no more, and its worker lives. `ran`: to its own end. The answer says nothing."""
-
-    job: str
-    ran: bool
-
-    def apply(self, body: bytes | None, now_us: int) -> Changed:
-        """Make room for another one, or for two."""
-        hold = self.known(body)
-        if self.job not in hold.began:
-            return Changed(body, None, KEEP_US)
-        after, version = hold.without(self.job), hold.runs.get(self.job)
-        if self.ran and version is not None:
-            others = {name: known for name, known in hold.survived.items() if name != version}
-            known = Survived(min(hold.harmless(version, now_us) + 1, MOST_JOBS), now_us)
-            after = replace(after, survived=dict([*others.items(), (version, known)][-MOST_VERSIONS:]))
-        return Changed(_encoder.encode(after), None, KEEP_US)
+        held = hold.under(self.version).held
+        if held or hold.runs.get(self.job) == self.version:
+            return Changed(body, not held, KEEP_US)
+        runs = dict([*hold.runs.items(), (self.job, self.version)][-MOST_JOBS:])
+        return Changed(_encoder.encode(replace(hold, runs=runs)), not held, KEEP_US)
 
 
 class Convicted(msgspec.Struct, frozen=True):
@@ -209,8 +147,7 @@ class Convict(HoldChange, frozen=True, kw_only=True):
         now = replace(was, jobs=jobs)
         if not was.held and len(jobs) >= self.after:
             now = replace(now, held_us=max(1, now_us), held_by=self.job, tried_by="")
-        suspects = replace(hold.without(self.job), survived={})
-        after = body if now == was else _encoder.encode(suspects.with_one(now))
+        after = body if now == was else _encoder.encode(hold.with_one(now))
         new = now.held and now.held_by == self.job
         return Changed(after, Convicted(now.version, len(jobs), now.held, new), KEEP_US)
 
@@ -253,8 +190,7 @@ class FreeTask(HoldChange, frozen=True, kw_only=True):
         if not freed:  # what is not held goes on counting
             return Changed(body, freed, KEEP_US)
         left = tuple(one for one in hold.versions if one not in chosen)
-        free = Hold(self.task, left, hold.runs, freed_by=self.by, freed=freed)
-        return Changed(_encoder.encode(free), freed, KEEP_US)
+        return Changed(_encoder.encode(Hold(self.task, left, hold.runs, self.by, freed)), freed, KEEP_US)
 
 
 class _Pace(msgspec.Struct, frozen=True):

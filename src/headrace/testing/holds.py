@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,14 +9,14 @@ from headrace.app import Headrace
 from headrace.context import current_job
 from headrace.core import operations as ops
 from headrace.core.backoff import Fixed
-from headrace.core.hold import BURST, RATE, Convict, Convicted, FreeTask, NoteEnd, is_reason, reason_of, register_of
+from headrace.core.hold import BURST, RATE, Convict, Convicted, FreeTask, is_reason, reason_of, register_of
 from headrace.core.parking import Unpark
 from headrace.core.registers import Amend
 from headrace.core.retry import Retry
 from headrace.core.settle import is_suspect
 from headrace.core.states import TERMINAL, State
 from headrace.task import Task
-from headrace.worker.holds import FOUND, LOOK_S
+from headrace.worker.holds import LOOK_S
 
 if TYPE_CHECKING:
     from headrace.testing.simulator import Simulation
@@ -64,8 +63,6 @@ class HoldWatch:
         self._ever: set[str] = set()  # versions it was held under
         self._convicts: set[str] = set()
         self._rescued: set[str] = set()  # of those: the report of their end was lost with the worker that counted them
-        self._alone: dict[str, tuple[str, float]] = {}  # suspect -> under which version it has begun, and when
-        self._harmless = Counter[str]()  # version -> suspects that were none, since the last conviction
         self._freed = False  # whether an operator has freed it, so that what others know may be of before
 
     def happened(self, sender: str, operation: ops.Operation[Any], answer: Any) -> None:
@@ -86,9 +83,6 @@ class HoldWatch:
     def _amended(self, change: object, told: Any) -> None:
         if isinstance(change, Convict):
             self._was_convicted(change.job, told)
-        elif isinstance(change, NoteEnd):
-            version, _ = self._alone.pop(change.job, ("", 0.0))
-            self._harmless[version] += change.ran
         elif isinstance(change, FreeTask) and told:
             self._freed = True
             for version in told:
@@ -96,7 +90,6 @@ class HoldWatch:
                 self.convicted.pop(version, None)
 
     def _was_convicted(self, job: str, told: Convicted) -> None:
-        self._harmless.clear()
         self._convicts.add(job)
         self.convicted.setdefault(told.version, set()).add(job)
         if told.new:
@@ -141,28 +134,12 @@ class HoldWatch:
         if not self._simulation.scenario.calm:
             return
         suspect = is_suspect(self._simulation.ledger.jobs[job].counts, RETRY)
-        if suspect:
-            self._begins_alone(job, worker)
         version = self._version_of(worker)
         known_s = self._simulation.scenario.late_s + (0 if suspect else LOOK_S * 1.25)
         late_s = self._simulation.loop.time() - self.held.get(version, float("inf")) - known_s
         if late_s > 0:
             what = "runs alone" if suspect else "starts"
             self._broken(job, f"{what} under version {version}, {late_s:.3f} s later than {worker} can have known")
-
-    def _begins_alone(self, job: str, worker: str) -> None:
-        """Beside others, of whose ends nobody knows, but which will be found soon."""
-        scenario, now_s, version = self._simulation.scenario, self._simulation.loop.time(), self._version_of(worker)
-        found_s = FOUND * scenario.lease_s - scenario.late_s
-        others = [
-            other
-            for other, (under, at_s) in self._alone.items()
-            if other != job and under == version and now_s - at_s < found_s
-            if self._simulation.ledger.jobs[other].live and other not in self._convicts
-        ]
-        self._alone[job] = version, now_s
-        if len(others) >= AFTER + self._harmless[version]:
-            self._broken(job, f"runs alone beside {', '.join(others)}, whose deaths would be enough")
 
     def _version_of(self, worker: str) -> str:
         life = self._simulation.lives.get(worker)

@@ -147,9 +147,11 @@ class Fetcher:
             self._cautious = False
             self._executor.feed(works)
             return
-        apart = {work.job.id for work in suspects}
-        self._executor.feed([work for work in works if work.job.id not in apart])
-        await self._try_one(suspects)
+        # one of them, to run alone when this worker is empty; others may take the rest, or run alone elsewhere
+        kept, *others = suspects
+        self._executor.give_back(others)
+        self._executor.feed([work for work in works if work not in suspects])
+        await self._run_alone(kept)
 
     async def _let_in(self, works: list[Work]) -> list[Work]:
         """Those that pass the gates. The others end here, without waiting for a slot."""
@@ -179,30 +181,14 @@ class Fetcher:
             return remembered.crashes >= retry.max_crashes
         return settle.is_suspect(remembered, retry)
 
-    async def _try_one(self, suspects: list[Work]) -> None:
-        """It runs alone when this worker is empty. Others may take the rest, or run alone elsewhere.
-
-        Where its task has enough of them under way already, all wait a little: no worker gets empty in vain.
-        """
-        (kept, *others), holds = suspects, self._shared.holds
-        if self._empty or await holds.may_run(kept) or holds.ending(kept) is not None or self._shared.stopping:
-            self._executor.give_back(others)
-            await self._run_alone(kept)
-            return
-        self._cautious = False
-        task = self._shared.task_of(kept)
-        for work in suspects:
-            alike = self._shared.task_of(work) is task
-            self._executor.give_back([work], delay_us=ALONE_AGAIN_US if alike else 0)
-
     async def _run_alone(self, work: Work) -> None:
         """In an otherwise empty worker, so that a crash convicts this job and no bystander (3b.5).
 
         Other workers go on meanwhile. Where this one does not get empty soon, it goes on too, and the job waits a
         little: a job of an hour must not keep all others from running.
         """
-        holds = self._shared.holds
-        if await self._emptied() and not self._shared.stopping and await holds.may_run(work):
+        shared, holds = self._shared, self._shared.holds
+        if await self._emptied() and not shared.stopping and await holds.may_run(work) and not shared.stopping:
             logger.warning("job %s has crashed before: it runs alone", work.job.id, extra=work.describe())
             self._cautious = True
             self._executor.feed([work])
@@ -216,24 +202,21 @@ class Fetcher:
             self._executor.give_back([work], delay_us=0 if self._shared.stopping else ALONE_AGAIN_US)
 
     async def _emptied(self) -> bool:
-        """Whether everything else has ended, been reported, and left no thread behind."""
+        """Whether everything else has ended, been reported, and left no thread behind: what is lost now is its own."""
 
         async def empty() -> None:
             self._executor.want_room(0)  # nor may a job wait for a slot
             await self._executor.room()
             await self._settler.drained()
+            await self._shared.holds.reported()
 
         async def empty_in_time() -> None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(empty(), ALONE_WITHIN_S)
 
         await self._shared.either(empty_in_time())
-        return self._empty
-
-    @property
-    def _empty(self) -> bool:
-        executor = self._executor
-        return not (executor.running or executor.waiting or executor.stuck or self._settler.pending)
+        executor, unreported = self._executor, self._settler.pending or self._shared.holds.pending
+        return not (executor.running or executor.waiting or executor.stuck or unreported)
 
     async def _idle(self, claimed: Claimed, reported: int) -> None:
         """Nothing is ready. `reported`: the reports answered before that was asked."""

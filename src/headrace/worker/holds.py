@@ -18,8 +18,6 @@ from headrace.core.hold import (
     Convict,
     Convicted,
     Hold,
-    HoldChange,
-    NoteEnd,
     NoteRun,
     OfferHeld,
     Suspicion,
@@ -46,7 +44,6 @@ from headrace.worker.table import Work
 logger = logging.getLogger("headrace.worker")
 
 LOOK_S = 5.0  # between two looks at what is held
-FOUND = 3  # leases within which the death of a worker is found
 CHILD_LOST = "ChildLost"
 
 
@@ -57,9 +54,9 @@ class Holds:
         self._shared = shared
         self._backoff = Backoff(shared.rng)
         self._held: frozenset[str] = frozenset()
-        self._reports: list[HoldChange] = []
-        self._alone: dict[str, str] = {}  # suspects that run here -> task
-        self._hurry = asyncio.Event()
+        self._convictions: list[Convict] = []
+        self._hurry, self._idle = asyncio.Event(), asyncio.Event()
+        self._idle.set()
 
     # -- before a job runs
 
@@ -83,32 +80,20 @@ class Holds:
     async def may_run(self, work: Work) -> bool:
         """Before a suspect runs alone: note that it does, and under which version, so that a death has a name.
 
-        False where its task is held, as only now is known, where enough others are under way to have it held, and
-        where the worker ends before there is an answer.
+        False where its task is held, as only now is known, and where the worker ends before there is an answer.
         """
         task = work.task or self._task_of(work)
-        if task is None or (after := self._after(task)) is None:
+        if task is None or self._after(task) is None:
             return True
-        note = NoteRun(
-            register=register_of(task.name),
-            task=task.name,
-            version=self._shared.version,
-            job=work.job.id,
-            after=after,
-            within_us=FOUND * self._shared.lease_us,
-        )
+        note = NoteRun(register=register_of(task.name), task=task.name, version=self._shared.version, job=work.job.id)
         while not self._shared.stopping:
             try:
-                # those before it must not be in its way; said again by `watch`, they change nothing
-                ends = tuple(one for one in self._reports if isinstance(one, NoteEnd))
-                *_, may = await self._shared.driver.arun(Amend((*ends, note)))
+                (may,) = await self._shared.driver.arun(Amend((note,)))
             except Exception as error:  # noqa: BLE001 - logged by pause()
                 await self._shared.either(self._backoff.pause(error, "noting a suspect"))
                 continue
             self._backoff.reset()
-            if may:
-                self._alone[work.job.id] = task.name
-            elif may is False:
+            if not may:
                 self._held |= {task.name}
             return bool(may)
         return False
@@ -119,11 +104,7 @@ class Holds:
     # -- after a conviction
 
     def note(self, work: Work, outcome: Outcome) -> None:
-        """Count a job that was convicted of killing its workers, or that did not. From the loop's thread."""
-        if self._alone and (name := self._alone.pop(work.job.id, None)) is not None:
-            ran = work.started_us is not None and outcome.reason != "released"
-            self._reports.append(NoteEnd(register=register_of(name), task=name, job=work.job.id, ran=ran))
-            self._hurry.set()
+        """Count a job that was convicted of killing its workers. From the loop's thread."""
         if outcome.state is not State.FAILED or outcome.reason != "crashed" or work.task is None:
             return
         task, after = work.task.name, self._after(work.task)
@@ -132,7 +113,7 @@ class Holds:
         history = trail.decode(outcome.trail).history
         # a child process ran under the worker's own version; a worker that is dead, under one that it has noted
         ran = bool(history) and history[-1].type == CHILD_LOST
-        self._reports.append(
+        self._convictions.append(
             Convict(
                 register=register_of(task),
                 task=task,
@@ -142,7 +123,17 @@ class Holds:
                 ran=ran,
             )
         )
+        self._idle.clear()
         self._hurry.set()
+
+    @property
+    def pending(self) -> bool:
+        """Whether convictions wait to be counted."""
+        return bool(self._convictions)
+
+    async def reported(self) -> None:
+        """Wait until all convictions have been counted."""
+        await self._idle.wait()
 
     async def watch(self) -> None:
         """Report convictions, and look at what is held. Until cancelled."""
@@ -162,17 +153,18 @@ class Holds:
         self.learn([hold for view in views if (hold := decode(view.body)) is not None])
 
     async def _report(self) -> None:
-        while self._reports:
-            batch = tuple(self._reports)
-            answers: list[Convicted | None] = await until_answered(
+        while self._convictions:
+            batch = tuple(self._convictions)
+            answers: list[Convicted] = await until_answered(
                 lambda: self._shared.driver.arun(Amend(batch)),  # noqa: B023 - awaited before the next batch
                 self._backoff,
                 "counting convictions",
             )
-            del self._reports[: len(batch)]
-            for change, answer in zip(batch, answers, strict=True):
-                if answer is not None and answer.new:
-                    self._tell(change.task, answer)
+            del self._convictions[: len(batch)]
+            for convict, answer in zip(batch, answers, strict=True):
+                if answer.new:
+                    self._tell(convict.task, answer)
+        self._idle.set()
 
     def _tell(self, task: str, answer: Convicted) -> None:
         under = f" under version {answer.version}" if answer.version else ""

@@ -30,7 +30,7 @@ from headrace.worker.upkeep import Upkeep
 logger = logging.getLogger("headrace.worker")
 
 RECYCLE_S = 600.0  # how long a worker that is to be recycled waits for its running jobs
-REPORTED_S = 1.0  # how long the last word to circuits may take
+REPORTED_S = 1.0  # how long the last word to circuits and of convictions may take
 FLUSH_S = 5.0  # how long the last reports may take once everything has ended
 
 
@@ -218,8 +218,8 @@ class Worker:
         """Report what is unreported, leave the store, stop the parts."""
         if not await self._within(self.settler.drained(), FLUSH_S):
             logger.error("the store took no reports for %.0f s; unreported jobs run again after their lease", FLUSH_S)
-        elif not await self._within(self.gates.feedback.reported(), REPORTED_S):
-            logger.warning("what became of the last calls through circuits is not counted: the store does not answer")
+        elif not await self._within(self._told_all(), REPORTED_S):
+            logger.warning("the last calls through circuits and convictions are not counted: the store is silent")
         elif self.options.burst:
             await self.upkeep.prune_last()
         self.heart.stop()  # not before: what has ended must not look like the jobs of a dead worker
@@ -231,6 +231,10 @@ class Worker:
         await self.fetcher.close()
         if not await self._within(self.executor.close(), FLUSH_S):
             logger.error("a child process cannot be ended; it is left to the system")
+
+    async def _told_all(self) -> None:
+        await self.gates.feedback.reported()
+        await self.holds.reported()
 
     async def _leave(self) -> None:
         async def leave() -> None:
