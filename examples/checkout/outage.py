@@ -33,7 +33,7 @@ class OutageScenes(Director):
         self._order(LATER)
         self.wait_for("the pager rings for it", lambda: self.cast.pager.rang_for("circuit-opened"), 10)
         self.wait_for("two probes have found it as bad as before", lambda: self._times("open") >= 2, 15)
-        self.until(lambda: time.time() >= began + LASTS and self._flows_on(before), LASTS + 20)
+        self.until(lambda: time.time() >= began + LASTS and self._flows_on(before), LASTS + 60)
         self.cast.mail.busy, ended = False, time.time()
         waiting, after, policy = self.cast.parked_mails(), self.cast.done(), self.cast.circuit().policy
         self.stage.note(f"the mail server works again; {len(waiting)} mails wait")
