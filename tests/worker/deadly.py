@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 from headrace import Headrace, Middleware, Retry, State
@@ -17,7 +17,7 @@ from headrace.stores.memory import MemoryStore, Model
 from headrace.testing.clock import VirtualClock
 from headrace.testing.loop import run_virtual
 from headrace.worker import Worker, WorkerOptions
-from tests.worker.working import work_for
+from tests.worker.working import work_for, working_virtually
 
 T = TypeVar("T")
 DEADLY = trail.Trail(crashes=3, alone=True)
@@ -83,18 +83,9 @@ class Site:
 
         return app
 
-    @asynccontextmanager
-    async def working(self, app: Headrace, **options: Any) -> AsyncIterator[Worker]:
+    def working(self, app: Headrace, **options: Any) -> AbstractAsyncContextManager[Worker]:
         self.workers += 1
-        options = {"queues": ("default",), "grace": 0.0, **options}
-        worker = Worker(app, WorkerOptions(**options), id=f"w{self.workers}", threaded_heart=False)
-        run = asyncio.create_task(worker.run())
-        await worker.started.wait()
-        try:
-            yield worker
-        finally:
-            worker.stop()
-            await run
+        return working_virtually(app, f"w{self.workers}", **options)
 
     async def die(self, app: Headrace) -> None:
         """A worker of `app` runs one job alone, and is gone in the middle of it: nothing of it reaches the store."""

@@ -32,10 +32,10 @@ async def working(app: Headrace, **options: Any) -> AsyncIterator[Worker]:
 
 
 @asynccontextmanager
-async def working_virtually(app: Headrace, **options: Any) -> AsyncIterator[Worker]:
+async def working_virtually(app: Headrace, id: str = "w", **options: Any) -> AsyncIterator[Worker]:
     """The same on virtual time, inside `virtually`."""
     queues = tuple(sorted({task.queue for task in app.tasks.values()}))
-    worker = Worker(app, WorkerOptions(queues=queues, **{"grace": 0.0, **options}), id="w", threaded_heart=False)
+    worker = Worker(app, WorkerOptions(queues=queues, **{"grace": 0.0, **options}), id=id, threaded_heart=False)
     run = asyncio.create_task(worker.run())
     await worker.started.wait()
     try:
